@@ -10,7 +10,7 @@ WORKDIR /src
 COPY pyproject.toml setup.py README.md LICENSE ./
 COPY native native
 COPY lmerge lmerge
-COPY replicas replicas
+COPY lmerge_replicas lmerge_replicas
 RUN python -m venv /opt/lmerge && /opt/lmerge/bin/pip install --no-cache-dir .
 
 FROM python:3.12-slim-bookworm

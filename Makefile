@@ -1,10 +1,10 @@
 # lmerge: two commands do all their own set-up on a machine with Python >= 3.10, git and a C toolchain.
-#   make demo   merges four replicas of a year of real flights, one of them in Spark, and kills the winner
+#   make demo   merges four replicas of a year of real flights, one of them in Spark, and kills the leading one
 #   make test   checks everything
 # PYTHON=python3.12 chooses the interpreter of the virtual environment. With cargo and Rust >= 1.88 the native core is
-# built, and `make test` demands that it passes; `make test HAS_RUST=` does not. Without, lmerge runs on Python. In CI
-# (CI or LMERGE_REQUIRE_NATIVE set) it must be built. `make test TESTS=tests/core SPARK_TESTS=tests/spark/test_docs.py`
-# checks a part. `make demo-bare` and `make test-bare` do the same as where there is neither Rust nor Java.
+# built, and `make test` requires that it passes; `make test HAS_RUST=` does not. Without Rust, lmerge runs on Python.
+# In CI (CI or LMERGE_REQUIRE_NATIVE set) the native core must be built. `make test TESTS=tests/core
+# SPARK_TESTS=tests/spark/test_docs.py` runs a part. `make demo-bare` and `make test-bare` run without Rust and Java.
 
 SHELL := /bin/bash
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.10; do \
@@ -14,39 +14,42 @@ BIN := $(VENV)/bin
 DEFECT_JOBS ?= 2
 TESTS ?= tests
 SPARK_TESTS ?= tests/spark
+SLOWEST ?= --durations 20 --durations-min 2
 
 HAS_RUST := $(shell command -v cargo >/dev/null && rustc --version 2>/dev/null | \
 	awk '{ split($$2, v, "."); if (v[1] > 1 || v[2] >= 88) print "yes" }')
-# Where Rust is, a native core that does not build is a defect, not a reason to run on Python. Not for the demo.
+# If Rust is installed, a native core that does not build fails the tests. The demo then runs on Python.
 REQUIRE_NATIVE := $(if $(or $(HAS_RUST),$(CI),$(LMERGE_REQUIRE_NATIVE)),LMERGE_REQUIRE_NATIVE=1)
 NATIVE_SOURCES := setup.py $(shell find native -name target -prune -o \( -name '*.rs' -o -name '*.toml' -o -name '*.lock' \) -print)
-# pip, setup.py and clippy name the same interpreter in the same way: otherwise each compiles pyo3 again.
+# pip, setup.py and clippy must name the same interpreter in the same form: otherwise each compiles pyo3 again.
 export PYO3_PYTHON := $(abspath $(BIN)/python)
-# The tests start hundreds of processes, and each would compile every module again.
+# The tests start hundreds of processes. Without bytecode files each would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Run a command; what it prints is shown if it fails. pip warns of much that is no concern of a user of this file.
+# Run a command and show its output only if it fails. Many warnings of pip do not concern the user of this file.
 quietly = { log=$$(mktemp) && { $(1) >"$$log" 2>&1 || { status=$$?; cat "$$log" >&2; rm -f "$$log"; (exit $$status); } && \
 	rm -f "$$log"; }; }
 pip_install = $(call quietly,$(BIN)/python -m pip install $(1))
 
-.PHONY: bench-against bench-stale demo test demo-bare test-bare spark-test test-long lint types wire defects bench soak native native-check missing clean help
+.PHONY: bench-against bench-stale check demo docs test demo-bare test-bare spark-test test-long lint types wire defects bench soak native native-check missing clean help
 
 help:
-	@echo "make demo       replicas of a year of flights, one in Spark, the winner killed: a verdict"; \
+	@echo "make demo       replicas of a year of flights, one in Spark; kills the leading one; a verdict"; \
 	echo "make test       lint, types, architecture, generated code, the native core, tests, tests with Spark"; \
-	echo "make demo-bare  the demo, as where there is only Python, git and a C toolchain; make test-bare: the tests"; \
+	echo "make check      lint, types and the tests near a change, in about a minute; BASE=<commit> to compare with"; \
+	echo "make demo-bare  the demo with only Python, git and a C toolchain; make test-bare: the tests"; \
 	echo "make test-long  the long tests: many seeds (LMERGE_SEEDS=1000), kills, seeded defects"; \
 	echo "make bench      every benchmark; tables in bench/results"; \
-	echo "make bench-against BASE=<commit>  both commits by turns: is this tree slower?"; \
+	echo "make bench-against BASE=<commit>  measures both commits in turns: is this tree slower?"; \
 	echo "make bench-stale  results that are older than the code that they measure"; \
 	echo "make soak       an hour under load, with kills: is memory flat, is anything lost"; \
+	echo "make docs       the documentation site, in build/site"; \
 	echo "make wire       generate the code of proto/ again"; \
 	echo "make native     build the native core again, in place"; \
 	echo "make clean      remove the virtual environment and caches"
 
 $(BIN)/python:
-	@test -n "$(PYTHON)" || { echo "lmerge needs Python 3.10 or newer; none was found. Say PYTHON=/path/to/python3"; exit 1; }
+	@test -n "$(PYTHON)" || { echo "lmerge needs Python 3.10 or newer; none was found. Use PYTHON=/path/to/python3"; exit 1; }
 	@echo "==> virtual environment in $(VENV) with $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(call pip_install,--upgrade pip)
@@ -56,7 +59,7 @@ $(VENV)/.demo: pyproject.toml $(NATIVE_SOURCES) | $(BIN)/python
 	@$(call pip_install,--editable '.[demo]')
 	@touch $@
 
-# Spark and a Java are large, so the demo does without where they cannot be had, or by SPARK=no.
+# Spark and Java are large. If they cannot be installed, or with SPARK=no, the demo runs without them.
 finds_java = $(BIN)/python -c 'from lmerge.spark.java import use_java; use_java()' 2>/dev/null
 $(VENV)/.spark: pyproject.toml | $(VENV)/.demo
 	@echo "==> installing what the demo's replica in Spark needs (without: make demo SPARK=no)"
@@ -72,7 +75,7 @@ $(VENV)/.dev: pyproject.toml | $(BIN)/python
 $(VENV)/.native: $(NATIVE_SOURCES) $(VENV)/.dev
 	@$(MAKE) --no-print-directory native
 
-# Rust came later than the stamp.
+# Rust was installed after the stamp was written.
 ifneq ($(REQUIRE_NATIVE),)
 ifeq ($(wildcard lmerge/_native*.so),)
 $(VENV)/.native: missing
@@ -87,28 +90,32 @@ native: $(VENV)/.dev
 demo: $(VENV)/.demo $(if $(filter no,$(SPARK)),,$(VENV)/.spark)
 	@$(BIN)/lmerge demo $(if $(SPARK),--spark $(SPARK)) $(ARGS)
 
-# Both parts run, and both verdicts are printed, whatever became of the first; pytest's 2 is Ctrl-C.
+# Both parts run and both results are printed, also if the first part fails. Exit code 2 of pytest is Ctrl-C.
 test: $(VENV)/.native lint types wire-check native-check
 	@echo "==> tests"
-	@$(REQUIRE_NATIVE) $(BIN)/python -m pytest -n 2 --dist worksteal -m "not long" --ignore tests/spark $(TESTS) $(ARGS); \
+	@$(REQUIRE_NATIVE) $(BIN)/python -m pytest -n 2 --dist worksteal -m "not long" --ignore tests/spark $(TESTS) $(SLOWEST) $(ARGS); \
 	first=$$?; test $$first -ne 2 || exit 2; \
 	$(MAKE) --no-print-directory spark-test; second=$$?; \
-	word() { test $$1 -eq 0 && echo passed || echo FAILED; }; \
-	echo "==> tests: $$(word $$first); tests with Spark: $$(word $$second)"; \
+	result() { test $$1 -eq 0 && echo passed || echo FAILED; }; \
+	echo "==> tests: $$(result $$first); tests with Spark: $$(result $$second)"; \
 	test $$first -eq 0 -a $$second -eq 0
 
-# In a copy of this folder, with nothing on the PATH but what README asks for: see scripts/bare.sh.
+# For the loop of editing: what differs from the last commit (BASE=<commit> for another) decides which tests run.
+check: $(VENV)/.native
+	@$(REQUIRE_NATIVE) $(BIN)/python scripts/check.py $(if $(BASE),--base $(BASE)) $(ARGS)
+
+# In a copy of this folder, with only the tools on the PATH that README requires: see scripts/bare.sh.
 demo-bare:
 	@scripts/bare.sh make --no-print-directory demo SPARK='$(SPARK)' ARGS='$(ARGS)'
 
 test-bare:
 	@scripts/bare.sh make --no-print-directory test TESTS='$(TESTS)' SPARK_TESTS='$(SPARK_TESTS)' ARGS='$(ARGS)'
 
-# A session each for two processes, as starting and waiting is most of it. Where there is no Java, one comes as a package.
+# Two processes with a session each, because most of the time is starting and waiting. Without Java, a package has one.
 spark-test: $(VENV)/.native
 	@echo "==> tests with Spark"
 	@$(finds_java) || $(call pip_install,'lmerge[java]')
-	@$(REQUIRE_NATIVE) $(BIN)/python -m pytest -n 2 --dist loadfile $(SPARK_TESTS) -m "not long" $(ARGS)
+	@$(REQUIRE_NATIVE) $(BIN)/python -m pytest -n 2 --dist loadfile $(SPARK_TESTS) -m "not long" $(SLOWEST) $(ARGS)
 
 test-long: $(VENV)/.native
 	$(REQUIRE_NATIVE) LMERGE_SEEDS=$${LMERGE_SEEDS:-1000} $(BIN)/python -m pytest -n 2 --dist worksteal -m long --timeout 3000 $(ARGS)
@@ -118,7 +125,9 @@ test-long: $(VENV)/.native
 lint: $(VENV)/.dev
 	@echo "==> lint and architecture"
 	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check --quiet . || { echo "not formatted; ruff format . does it:"; $(BIN)/ruff format --check .; }
 	@$(BIN)/lint-imports
+	@$(BIN)/python scripts/commit_subjects.py
 
 types: $(VENV)/.dev
 	@echo "==> types"
@@ -132,7 +141,7 @@ wire-check: $(VENV)/.dev
 wire: $(VENV)/.dev
 	@$(BIN)/python scripts/generate_wire.py
 
-# Distributions package rustfmt and clippy apart from cargo: where one is missing, and this is not CI, it is left out.
+# Distributions package rustfmt and clippy apart from cargo. If one is missing, it is skipped, except in CI.
 cargo_tool = cd native && if [ -z "$(CI)$(LMERGE_REQUIRE_NATIVE)" ] && ! cargo $(1) --version >/dev/null 2>&1; \
 	then echo "    cargo $(1): skipped, it is not installed"; else cargo $(1) $(2); fi
 
@@ -156,18 +165,28 @@ bench: $(VENV)/.native
 		spark_sink spark_source spark_feedback spark_merge spark_kills; do \
 		$(BIN)/python -m bench.$$name || exit 1; done
 
-# The service and the core of this tree beside those of another commit, by turns; ARGS='--rounds 3 --only core' for less.
+# Compares the service and the core of this tree with another commit, in turns; ARGS='--rounds 3 --only core' for less.
 bench-against: $(VENV)/.native
 	@test -n "$(BASE)" || { echo "name the commit to compare with: make bench-against BASE=<commit>"; exit 2; }
 	@$(BIN)/python -m bench.against "$(BASE)" $(ARGS)
 
-# Results in bench/results that are older than the code that they measure.
+# Lists results in bench/results that are older than the code that they measure.
 bench-stale: | $(VENV)/.dev
 	@$(BIN)/python -m bench.stale
 
 # An hour; MINUTES=5 for less.
 soak: $(VENV)/.native
 	@$(BIN)/python -m bench.soak --minutes $${MINUTES:-60}
+
+$(VENV)/.docs: pyproject.toml | $(BIN)/python
+	@echo "==> installing lmerge and what the documentation site needs"
+	@$(call pip_install,--editable '.[docs]')
+	@touch $@
+
+# The site of docs/ in build/site. A warning is an error, so links and anchors are checked.
+docs: $(VENV)/.docs
+	@echo "==> documentation site in build/site"
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info native/target lmerge/_native*.so lmerge/_native_build.json

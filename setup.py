@@ -1,8 +1,8 @@
-"""Builds the native core (``native/``) as ``lmerge._native`` where Rust is there, and leaves it out where it is not.
+"""Builds the native core (``native/``) as ``lmerge._native`` if Rust is installed, and leaves it out otherwise.
 
-Run by pip and setuptools; everything else about the package stands in pyproject.toml. lmerge works without the native
-core, on Python, so a missing compiler or a failed build ends no installation. ``lmerge/_native_build.json`` keeps what
-happened, and ``lmerge info`` tells it. With LMERGE_REQUIRE_NATIVE in the environment a failure is an error.
+Run by pip and setuptools. All other properties of the package are in pyproject.toml. lmerge runs on Python without the
+native core, so a missing compiler or a failed build does not fail an installation. ``lmerge/_native_build.json`` holds
+the result, and ``lmerge info`` shows it. With LMERGE_REQUIRE_NATIVE in the environment a failure is an error.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class BuildNative(build_rust):
     """``build_rust`` for an extension that may be missing, with a record of what was built or why not."""
 
     def run(self) -> None:
-        """Build; on failure, unless that is forbidden, go on as a package of pure Python."""
+        """Build. After a failure continue as a package of pure Python, unless LMERGE_REQUIRE_NATIVE is set."""
         (extension,) = self.extensions
         build_ext = self.get_finalized_command("build_ext")
         build_ext.inplace = self.inplace
@@ -42,7 +42,7 @@ class BuildNative(build_rust):
             if os.environ.get("LMERGE_REQUIRE_NATIVE"):
                 raise
             print(f"{problem}\nlmerge: the native core was not built; lmerge will run on Python", file=sys.stderr)
-            library.unlink(missing_ok=True)  # of earlier sources
+            library.unlink(missing_ok=True)  # built from earlier sources
             self._become_pure()
             record: dict[str, Any] = {"problem": in_one_line(problem)}
         else:
@@ -56,37 +56,40 @@ class BuildNative(build_rust):
                 raise PlatformError(f"no {program} on the PATH: the native core needs Rust {RUST_MIN} or newer")
 
     def _become_pure(self) -> None:
-        """The wheel holds no machine code, so its tag says py3-none-any."""
+        """Tag the wheel py3-none-any, because it holds no machine code."""
         self.distribution.has_ext_modules = lambda: False
         self.get_finalized_command("bdist_wheel").root_is_pure = True
 
 
 class StableAbiWheel(bdist_wheel):
-    """One wheel for all versions of CPython; setuptools-rust asks this command, also when nothing becomes a wheel.
+    """Makes one wheel for all versions of CPython. setuptools-rust queries this command also when it makes no wheel.
 
-    Not an option given to ``setup``: an editable installation starts the command anew and forgets it.
+    It is a command and not an option of ``setup``, because an editable installation creates the command again and loses
+    the option.
     """
 
     def initialize_options(self) -> None:
-        """As the base class, but for the stable ABI where the interpreter has one."""
+        """Initialize as the base class does, with the stable ABI if the interpreter has one."""
         super().initialize_options()
         if sys.implementation.name == "cpython" and not sysconfig.get_config_var("Py_GIL_DISABLED"):
             self.py_limited_api = "cp310"
 
 
 def in_one_line(problem: Exception) -> str:
-    """The first line that says what is wrong: cargo's own error where there is one."""
+    """Return the first line that states the problem: cargo's error if there is one."""
     lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
     return next((line for line in lines if line.startswith("error")), lines[0] if lines else repr(problem))
 
 
 def direct_dependencies(extension: RustExtension) -> dict[str, str]:
-    """The crates that ours name, with the versions that were built: name -> version."""
+    """Return the direct dependencies of our crates, with the versions that were built: name -> version."""
     packages = extension.metadata(quiet=True)["packages"]
     named = {
         dependency["name"]
-        for package in packages if package["source"] is None
-        for dependency in package["dependencies"] if dependency["kind"] is None
+        for package in packages
+        if package["source"] is None
+        for dependency in package["dependencies"]
+        if dependency["kind"] is None
     }
     found = {package["name"]: package["version"] for package in packages if package["source"] is not None}
     return {name: found[name] for name in sorted(named & found.keys())}
@@ -95,8 +98,12 @@ def direct_dependencies(extension: RustExtension) -> dict[str, str]:
 setup(
     rust_extensions=[
         RustExtension(
-            "lmerge._native", path="native/python/Cargo.toml", cargo_manifest_args=["--locked"],
-            rust_version=f">={RUST_MIN}", debug=False, quiet=True,
+            "lmerge._native",
+            path="native/python/Cargo.toml",
+            cargo_manifest_args=["--locked"],
+            rust_version=f">={RUST_MIN}",
+            debug=False,
+            quiet=True,
         )
     ],
     cmdclass={"build_rust": BuildNative, "bdist_wheel": StableAbiWheel},

@@ -1,21 +1,20 @@
 """How many rows a second become canonical payloads, and back, natively and in Python?
 
-Record batches of 8,192 rows as Spark and DuckDB hand them over; CPU time of one core. Encoding is one call per batch,
-``insert_columns``, and gives the inserts that a publisher says; decoding is ``decode_inserts``, and gives an Arrow
-table. Target: at least 3 M rows/s natively for a row of four small columns. ``--quick`` is for seeing that it runs.
+Record batches of 8,192 rows, as Spark and DuckDB produce them; CPU time of one core. Encoding is one call of
+``insert_columns`` per batch and gives the inserts of a publisher. Decoding is ``decode_inserts`` and gives an Arrow
+table. Target: at least 3 M rows/s natively for a row of four small columns.
 """
 
 from __future__ import annotations
 
 import random
-import sys
 from importlib.metadata import version
 from typing import Any
 
 import pyarrow as pa
 
-from bench.harness import Measured, Report, begin, cpu_timed
-from lmerge.core.engines import NATIVE, PYTHON
+from bench.harness import BenchReport, Measured, begin, bench_parser, cpu_timed
+from lmerge.core.engines.selection import NATIVE, PYTHON
 from lmerge.wire.arrow import decode_inserts, insert_columns
 from lmerge.wire.rows import RowCodec
 from lmerge.wire.schema import SchemaLike
@@ -42,7 +41,9 @@ def rounded(rng: random.Random) -> tuple[SchemaLike, dict[str, Any]]:
     _, columns = small(rng)
     sums = {name: pa.array([rng.random() * 1e4 for _ in range(BATCH_ROWS)]) for name in ("total", "mean")}
     return {"carrier": "string", "flights": "int", "total": "float(2)", "mean": "float(6)"}, {
-        "carrier": columns["carrier"].dictionary_encode(), "flights": columns["flight"], **sums,
+        "carrier": columns["carrier"].dictionary_encode(),
+        "flights": columns["flight"],
+        **sums,
     }
 
 
@@ -55,8 +56,8 @@ def wide(rng: random.Random) -> tuple[SchemaLike, dict[str, Any]]:
         "timestamp": pa.array([rng.randrange(2**50) for _ in range(BATCH_ROWS)], pa.timestamp("us", "UTC")),
         "bool": pa.array([rng.random() < 0.5 for _ in range(BATCH_ROWS)]),
     }
-    names = [(f"{word}_{at}", word) for at in range(4) for word in made]
-    return dict(names), {name: made[word] for name, word in names}
+    names = [(f"{kind}_{at}", kind) for at in range(4) for kind in made]
+    return dict(names), {name: made[kind] for name, kind in names}
 
 
 def exact(rng: random.Random) -> tuple[SchemaLike, dict[str, Any]]:
@@ -72,20 +73,24 @@ def nested(rng: random.Random) -> tuple[SchemaLike, dict[str, Any]]:
     _, columns = small(rng)
     lists = [[rng.random() for _ in range(rng.randrange(6))] for _ in range(BATCH_ROWS)]
     return {"carrier": "string", "route": {"from": "string", "miles": "int"}, "samples": "list<float>"}, {
-        "carrier": columns["carrier"], "samples": pa.array(lists),
+        "carrier": columns["carrier"],
+        "samples": pa.array(lists),
         "route": pa.StructArray.from_arrays([columns["carrier"], columns["flight"]], ["from", "miles"]),
     }
 
 
 SHAPES = {
-    TARGET_SHAPE: small, "4 columns, 2 rounded, 1 dictionary": rounded, "20 columns": wide,
-    "a date, 3 decimals": exact, "a struct and a list": nested,
+    TARGET_SHAPE: small,
+    "4 columns, 2 rounded, 1 dictionary": rounded,
+    "20 columns": wide,
+    "a date, 3 decimals": exact,
+    "a struct and a list": nested,
 }
 
 
 def rates(engine: str, codec: RowCodec, rows: Any, repeats: int) -> tuple[list[float], list[float]]:
-    """Rows per second to payloads and back."""
-    said = insert_columns(codec, rows, "vs", "ve", engine=engine)
+    """Return the rows per second of encoding, and of decoding."""
+    inserts = insert_columns(codec, rows, "vs", "ve", engine=engine)
     batches = BATCHES[engine]
 
     def encode() -> None:
@@ -94,14 +99,14 @@ def rates(engine: str, codec: RowCodec, rows: Any, repeats: int) -> tuple[list[f
 
     def decode() -> None:
         for _ in range(batches):
-            decode_inserts(codec, said, engine=engine)
+            decode_inserts(codec, inserts, engine=engine)
 
     count = batches * BATCH_ROWS
     return [count / cpu_timed(encode) for _ in range(repeats)], [count / cpu_timed(decode) for _ in range(repeats)]
 
 
-def measure(report: Report, shape: str, repeats: int) -> Measured:
-    """Both engines on one shape, in turns; the native rate of encoding."""
+def measure(report: BenchReport, shape: str, repeats: int) -> Measured:
+    """Measure both engines on one shape, in turns. Return the native rate of encoding."""
     schema, columns = SHAPES[shape](random.Random(13))
     times = pa.array(range(BATCH_ROWS)).cast(pa.timestamp("us", "UTC"))
     rows = pa.record_batch(columns | {"vs": times, "ve": times})
@@ -119,8 +124,10 @@ def measure(report: Report, shape: str, repeats: int) -> Measured:
 
 
 def main() -> None:
-    quick = "--quick" in sys.argv
-    report = begin("How many rows a second become canonical payloads, and back, natively and in Python?")
+    parser = bench_parser(__doc__, "arrow_rows")
+    parser.add_argument("--quick", action="store_true", help="three repeats; nothing is written")
+    quick = parser.parse_args().quick
+    report = begin((__doc__ or "").splitlines()[0])
     report.note(f"pyarrow {version('pyarrow')}, msgpack {version('msgpack')}, {BATCH_ROWS:,} rows a batch")
     for shape in SHAPES:
         measured = measure(report, shape, 3 if quick else 9)

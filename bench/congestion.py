@@ -1,19 +1,18 @@
 """Does congestion of single streams show in the output of their merge? (Figure 9 of the paper, VI.E.2.)
 
-The four bursty streams of ``bursty``, of which three have periods of congestion: then each element is delayed by about
-a millisecond (normally distributed), so a fifth of the rate gets through, and when the period is over what was queued
-leaves in one go. Around second 18 two of them are congested at once. Counted as in ``bursty``: inserts, as sent by each
-stream and as received by the subscriber.
+The four bursty streams of ``bursty``. Three of them have periods of congestion, in which each element is delayed by
+about a millisecond (normally distributed): a fifth of the rate gets through. At the end of a period the queued elements
+leave at once. Around second 18 two of them are congested. Counted as in ``bursty``: inserts, as sent by each stream and
+as received by the subscriber.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 from random import Random
 
 from bench.bursty import PROBABILITIES, REPEATS, bursts, compare
-from bench.harness import Panel, begin, plot
+from bench.harness import Panel, begin, bench_parser, plot
 from bench.rig.fleet import import_all
 from bench.rig.shaped import Delay, add_rates, run
 
@@ -25,7 +24,7 @@ BIN_S = 0.25
 
 
 def congested(periods: tuple[tuple[float, float], ...], otherwise: Delay, seed: int) -> Delay:
-    """Delays of one stream."""
+    """Return the delays of one stream."""
     random = Random(seed)
 
     def delay(now_s: float) -> float:
@@ -37,7 +36,7 @@ def congested(periods: tuple[tuple[float, float], ...], otherwise: Delay, seed: 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.congestion")
+    parser = bench_parser(__doc__, "congestion")
     parser.add_argument("--quick", action="store_true", help="one run of 8 s; nothing is written")
     options = parser.parse_args()
     import_all()
@@ -50,14 +49,14 @@ def main() -> None:
             for at, probability in enumerate(PROBABILITIES)
         ]
         inputs, out, verdict = run(seconds, delays)
-        report.note(f"run {repeat + 1}: {verdict.words()}; load {os.getloadavg()[0]:.1f}")
+        report.note(f"run {repeat + 1}: {verdict.summary()}; load {os.getloadavg()[0]:.1f}")
         runs.append((inputs, out))
     compare(report, runs, seconds)
     inputs, out = runs[0]
     panels = []
     for at, flow in enumerate(inputs):
-        words = " and ".join(f"{start:g} to {end:g} s" for start, end in CONGESTED[at]) or "never"
-        title, y = f"input {at + 1}, congested: {words}", f"inserts/s, in bins of {BIN_S * 1e3:g} ms"
+        periods = " and ".join(f"{start:g} to {end:g} s" for start, end in CONGESTED[at]) or "never"
+        title, y = f"input {at + 1}, congested: {periods}", f"inserts/s, in bins of {BIN_S * 1e3:g} ms"
         panel = Panel(title, "s", y, is_plain=True)
         add_rates(panel, "input", flow, BIN_S, seconds)
         add_rates(panel, "output of the merge", out, BIN_S, seconds)

@@ -2,25 +2,24 @@
 
 Figure 6: memory and throughput against StableFreq, 0.001 % to 1 %; three inputs in order, without adjusts, so that
 every algorithm can merge them; 10,000 live events of 1,000 bytes. Figure 4: adjusts in the output against disorder,
-beside what one input says: each input is a sub-query over a disordered stream (``subquery``). Figure 5: throughput
+beside those of one input; each input is a sub-query over a disordered stream (``subquery``). Figure 5: throughput
 against the lag of two of three inputs; 20 % disorder, 0.1 % stables, lifetimes of 40 s at 250 events/s, which are
 10,000 live events.
 
-Throughput: CPU time of one core; the paper's measure is output events a second, which is shown for figure 5 as well.
-``--quick`` is for seeing that it runs.
+Throughput: CPU time of one core. The measure of the paper is output events a second, which is also shown for figure 5.
 """
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from random import Random
 
-from bench.core_runs import CLEANSED, KINDS, NATIVE, PYTHON, Order, Run, converted, elements, memory, prepare, rates
-from bench.harness import Panel, Report, begin, cpu_timed, plot
+from bench.core_runs import CLEANSED, KINDS, NATIVE, PYTHON, CoreRun, Order, converted, elements, memory, prepare, rates
+from bench.harness import BenchReport, Panel, begin, bench_parser, cpu_timed, plot
 from lmerge.core.batch import Batch, BatchBuilder
 from lmerge.core.elements import ADJUST, INSERT
 from lmerge.core.merge import Merge
+from lmerge.core.merge_config import MergeConfig
 from lmerge.testing.workload import STEP, Workload, workload
 
 INPUTS = 3
@@ -33,8 +32,8 @@ POLICIES = ("lazy", "eager", "half-frozen-only")
 WINDOW = 10 * STEP
 
 
-def stable_freq(report: Report, quick: bool) -> list[Panel]:
-    """Figure 6."""
+def stable_freq(report: BenchReport, quick: bool) -> list[Panel]:
+    """Measure figure 6."""
     space = Panel("figure 6: memory", "stables, % of the elements", "MiB", log="xy")
     rate = Panel("figure 6: throughput", "stables, % of the elements", "elements/s", log="xy")
     for engine, kinds in ((NATIVE, KINDS), (PYTHON, ("r0", "r3", "r4"))):
@@ -56,10 +55,13 @@ def stable_freq(report: Report, quick: bool) -> list[Panel]:
 
 
 def subquery(batches: list[Batch]) -> Batch:
-    """A count over windows of 10 events, followed by a lifetime modification: an event per window that lasts as long as
-    its count says. A window is told when a later one begins; an event that comes afterwards extends it by an adjust."""
+    """Return the output of a count over windows of 10 events with a lifetime modification.
+
+    There is an event for each window. The count is added to its lifetime. A window is emitted when a later one begins.
+    An event that comes afterwards extends it by an adjust.
+    """
     counts: dict[int, int] = {}
-    told: set[int] = set()
+    emitted: set[int] = set()
     out, newest = BatchBuilder(), -1
     for batch in batches:
         for kind, vs, _, _, _ in batch.rows():
@@ -67,33 +69,33 @@ def subquery(batches: list[Batch]) -> Batch:
             if kind == INSERT:
                 count = counts[window] = counts.get(window, 0) + 1
                 start, payload = window * WINDOW, b"window %d" % window
-                if window in told:
+                if window in emitted:
                     out.adjust(payload, start, start + WINDOW + count - 1, start + WINDOW + count)
                 if window > newest:
-                    for ended in sorted(counts.keys() - told - {window}):
-                        told.add(ended)
+                    for ended in sorted(counts.keys() - emitted - {window}):
+                        emitted.add(ended)
                         out.insert(b"window %d" % ended, ended * WINDOW, ended * WINDOW + WINDOW + counts[ended])
                     newest = window
-                elif window < newest and window not in told:
-                    told.add(window)
+                elif window < newest and window not in emitted:
+                    emitted.add(window)
                     out.insert(payload, start, start + WINDOW + count)
             elif kind != ADJUST:
                 out.stable(window * WINDOW)
     return out.build()
 
 
-def disorder(report: Report, quick: bool) -> list[Panel]:
-    """Figure 4; the engines say the same, so one is enough."""
+def disorder(report: BenchReport, quick: bool) -> list[Panel]:
+    """Measure figure 4. The engines emit the same elements, so one is enough."""
     panel = Panel("figure 4: adjusts in the output", "disorder, % of the elements", "adjusts")
     events = 20_000 if quick else 100_000
     for share in DISORDERS:
         random = Random(4)
         streams = [subquery(batches) for batches in workload(Workload(events=events, live=1_000, disorder=share))]
         adjusts = [float(stream.counts(stream.count)[1]) for stream in streams]
-        said = report.add(f"figure 4, inputs, {share:.0%} disorder", adjusts, "adjusts")
-        panel.add("one input, without a merge", 100 * share, said)
+        row = report.add(f"figure 4, inputs, {share:.0%} disorder", adjusts, "adjusts")
+        panel.add("one input, without a merge", 100 * share, row)
         for policy in POLICIES:
-            merge = Merge("r3", policy, engine="native")
+            merge = Merge(MergeConfig("r3", policy, engine="native"))
             for at in range(INPUTS):
                 merge.attach(str(at), ("key",))
             rest = [list(stream.elements()) for stream in streams]
@@ -101,16 +103,16 @@ def disorder(report: Report, quick: bool) -> list[Panel]:
             while any(start < len(stream) for start, stream in zip(starts, rest, strict=True)):
                 at = random.choice([at for at in range(INPUTS) if starts[at] < len(rest[at])])
                 stop = starts[at] + random.randint(1, 20)
-                assert not merge.apply(str(at), Batch.of(rest[at][starts[at]:stop])).detached
+                assert not merge.apply(str(at), Batch.of(rest[at][starts[at] : stop])).detached
                 starts[at] = stop
             name = f"figure 4, merged {policy}, {share:.0%} disorder"
-            said = report.add(name, [float(merge.emitted.adjusts)], "adjusts")
-            panel.add(f"merged, {policy}", 100 * share, said)
+            row = report.add(name, [float(merge.emitted.adjusts)], "adjusts")
+            panel.add(f"merged, {policy}", 100 * share, row)
     return [panel]
 
 
 def lagging(batches: list[list[Batch]], lag: int) -> Order:
-    """All inputs in order of arrival; all but the first are behind by ``lag`` units of time."""
+    """Return the batches of all inputs in order of arrival. All inputs but the first lag by ``lag`` units of time."""
     arrived = []
     for at, mine in enumerate(batches):
         for number, batch in enumerate(mine):
@@ -118,10 +120,10 @@ def lagging(batches: list[list[Batch]], lag: int) -> Order:
     return [(at, batch) for _, _, at, batch in sorted(arrived, key=lambda item: item[:3])]
 
 
-def lag(report: Report, quick: bool) -> list[Panel]:
-    """Figure 5."""
+def lag(report: BenchReport, quick: bool) -> list[Panel]:
+    """Measure figure 5."""
     taken = Panel("figure 5: elements taken", "lag of two of three inputs, s", "elements/s", log="y")
-    given = Panel("figure 5: events said", "lag of two of three inputs, s", "output elements/s", log="y")
+    given = Panel("figure 5: events emitted", "lag of two of three inputs, s", "output elements/s", log="y")
     for engine, kinds in ((NATIVE, ("r3", "r3-", "r4", CLEANSED)), (PYTHON, ("r3",))):
         events = 20_000 if quick or engine == PYTHON else 100_000
         inputs = workload(Workload(events=events, payload_bytes=1_000, stables=0.001, batch_rows=64))
@@ -130,19 +132,21 @@ def lag(report: Report, quick: bool) -> list[Panel]:
             for kind in kinds:
                 values, outputs = [], []
                 for _ in range(1 if quick or kind == "r3-" else 5):
-                    run = Run(engine, kind, INPUTS)
+                    run = CoreRun(engine, kind, INPUTS)
                     seconds = cpu_timed(lambda run=run, order=order: run.feed(order))  # type: ignore[misc]
                     values.append(elements(order) / seconds)
                     outputs.append(run.out / seconds)
                 label = kind if engine == NATIVE else f"{kind}, Python"
                 name = f"figure 5, {engine}, {kind}, {lag_s} s"
                 taken.add(label, lag_s, report.add(f"{name}, taken", values, "elements/s"))
-                given.add(label, lag_s, report.add(f"{name}, said", outputs, "elements/s"))
+                given.add(label, lag_s, report.add(f"{name}, emitted", outputs, "elements/s"))
     return [taken, given]
 
 
 def main() -> None:
-    quick = "--quick" in sys.argv
+    parser = bench_parser(__doc__, "core_figures")
+    parser.add_argument("--quick", action="store_true", help="small; writes the results as well")
+    quick = parser.parse_args().quick
     report = begin((__doc__ or "").splitlines()[0])
     panels = stable_freq(report, quick) + disorder(report, quick) + lag(report, quick)
     plot("core_figures", report.question, panels, columns=3)

@@ -5,16 +5,15 @@ live events, 1 % stables. Figure 7: 50 % disorder, 36 % of the elements are adju
 per input (R3-) and beside making the streams ordered first (Cleanse + R1).
 
 Throughput: elements/s of CPU time of one core. Memory: bytes in use by the operator, sampled nine times between the
-middle and nine tenths of the run, when the inputs do not agree. ``--quick`` is for seeing that it runs.
+middle and nine tenths of the run, when the inputs differ.
 """
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 
 from bench.core_runs import CLEANSED, KINDS, NATIVE, PYTHON, Order, memory, prepare, rates
-from bench.harness import Panel, Report, begin, plot
+from bench.harness import BenchReport, Panel, begin, bench_parser, plot
 from lmerge.testing.workload import Workload
 
 INPUTS = (1, 2, 4, 6, 8, 10)
@@ -25,10 +24,16 @@ REVISED = Workload(events=30_000, payload_bytes=1_000, disorder=0.5, adjusts=0.5
 
 
 def measure(
-    report: Report, figure: str, engine: str, kinds: tuple[str, ...], spec: Workload, rate: Panel, space: Panel,
+    report: BenchReport,
+    figure: str,
+    engine: str,
+    kinds: tuple[str, ...],
+    spec: Workload,
+    rate: Panel,
+    space: Panel,
     quick: bool,
 ) -> None:
-    """Both panels for these algorithms, over the number of inputs."""
+    """Add these algorithms to both panels, over the number of inputs."""
     for inputs in (1, 10) if quick else INPUTS:
         small = replace(spec, inputs=inputs)
         order = prepare(engine, replace(small, batch_rows=4_096))
@@ -44,12 +49,12 @@ def measure(
 
 
 def main() -> None:
-    quick = "--quick" in sys.argv
+    parser = bench_parser(__doc__, "core_inputs")
+    parser.add_argument("--quick", action="store_true", help="1 and 10 inputs, once; writes the results as well")
+    quick = parser.parse_args().quick
     report = begin((__doc__ or "").splitlines()[0])
     panels = []
-    for figure, kinds, spec in (
-        ("figures 2, 3", KINDS, ORDERED), ("figure 7", ("r3", "r3-", CLEANSED), REVISED),
-    ):
+    for figure, kinds, spec in (("figures 2, 3", KINDS, ORDERED), ("figure 7", ("r3", "r3-", CLEANSED), REVISED)):
         what = "in order" if spec is ORDERED else "50 % disorder, 36 % adjusts"
         space = Panel(f"{figure}: memory, {what}", "inputs", "MiB", log="y" if spec is ORDERED else "")
         rate = Panel(f"{figure}: throughput, {what}", "inputs", "elements/s", log="y")

@@ -1,4 +1,4 @@
-"""How many elements a second does the Python core merge, by algorithm, and beside the paper's listing?
+"""How many elements a second does the Python core merge, by algorithm, compared with the paper's listing?
 
 Three inputs, 16-byte payloads, 20 % disorder, 1 % stables, 10,000 live events; R0-R2 on the same events in order. One
 core. Target: R3 at least 300,000 elements/s.
@@ -9,41 +9,46 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import chain, zip_longest
 
-from bench.harness import begin, timed
+from bench.harness import begin, bench_parser, timed
 from lmerge.core.batch import Batch
-from lmerge.core.cleanse import Cleanse
+from lmerge.core.comparison.cleanse import Cleanse
 from lmerge.core.elements import Element
-from lmerge.core.engines import PYTHON
+from lmerge.core.engines.selection import PYTHON
 from lmerge.core.merge import Merge
+from lmerge.core.merge_config import MergeConfig
 from lmerge.testing.listing import ListingR3
 from lmerge.testing.workload import Workload, workload
 
 REPEATS = 5
-WORDS = {
-    "r0": ("insert-only", "strictly-ordered"), "r1": ("insert-only", "ordered", "deterministic-ties"),
-    "r2": ("insert-only", "ordered", "key"), "r3": ("key",), "r3-": ("key",), "r4": (),
+PROPERTIES = {
+    "r0": ("insert-only", "strictly-ordered"),
+    "r1": ("insert-only", "ordered", "deterministic-ties"),
+    "r2": ("insert-only", "ordered", "key"),
+    "r3": ("key",),
+    "r3-": ("key",),
+    "r4": (),
 }
 
 
 def arrivals(inputs: list[list[Batch]]) -> list[tuple[str, Batch]]:
-    """Batches of all inputs, in turns."""
+    """Return the batches of all inputs, in turns."""
     turns = zip_longest(*([(str(at), batch) for batch in batches] for at, batches in enumerate(inputs)))
     return [item for item in chain.from_iterable(turns) if item is not None]
 
 
 def run_merge(algorithm: str, order: list[tuple[str, Batch]]) -> None:
-    merge = Merge(algorithm, track_live=False, engine=PYTHON)
+    merge = Merge(MergeConfig(algorithm, track_live=False, engine=PYTHON))
     for name in sorted({name for name, _ in order}):
-        merge.attach(name, WORDS[algorithm])
+        merge.attach(name, PROPERTIES[algorithm])
     for name, batch in order:
         assert not merge.apply(name, batch).detached
 
 
 def run_cleanse(order: list[tuple[str, Batch]]) -> None:
-    merge = Merge("r1", track_live=False, engine=PYTHON)
+    merge = Merge(MergeConfig("r1", track_live=False, engine=PYTHON))
     cleansers = {name: Cleanse(name) for name, _ in order}
     for name in sorted(cleansers):
-        merge.attach(name, WORDS["r1"])
+        merge.attach(name, PROPERTIES["r1"])
     for name, batch in order:
         assert not merge.apply(name, cleansers[name].apply(batch)).detached
 
@@ -56,6 +61,7 @@ def run_listing(order: list[tuple[int, list[Element]]]) -> None:
 
 
 def main() -> None:
+    bench_parser(__doc__, "core_r3").parse_args()
     report = begin((__doc__ or "").splitlines()[0])
     rates = {}
 

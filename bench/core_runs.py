@@ -1,7 +1,8 @@
-"""How the benchmarks of the core run an algorithm: on either engine, over which streams, in how much memory.
+"""Runs an algorithm of the core for the benchmarks: on either engine, with its rate and its memory.
 
-A run takes prepared batches, each input with bytes of its own, in turns. The native core is called as the merge calls
-it (``apply``, then ``take``), without the bookkeeping of names around it; ``merge_rates`` measures with it.
+A run takes prepared batches of all inputs in turns; each input has bytes of its own. The native core is called as
+``Merge`` calls it (``apply``, then ``take``), but without the bookkeeping of names. ``merge_rates`` measures ``Merge``
+itself.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from bench.harness import cpu_timed
 from lmerge._native import Cleanse as NativeCleanse
 from lmerge._native import Columns, Core, Limit
 from lmerge.core.batch import Batch
-from lmerge.core.cleanse import Cleanse
+from lmerge.core.comparison.cleanse import Cleanse
 from lmerge.core.merge import Merge
+from lmerge.core.merge_config import MergeConfig
 from lmerge.testing.workload import Workload, workload
 
 NATIVE: Final = "native"
@@ -30,9 +32,13 @@ ORDERED: Final = ("r0", "r1", "r2")
 """Algorithms whose inputs must be in order."""
 KINDS: Final = (*ORDERED, "r3", "r3-", "r4", CLEANSED)
 
-WORDS: Final = {
-    "r0": ("insert-only", "strictly-ordered"), "r1": ("insert-only", "ordered", "deterministic-ties"),
-    "r2": ("insert-only", "ordered", "key"), "r3": ("key",), "r3-": ("key",), "r4": (),
+PROPERTIES: Final = {
+    "r0": ("insert-only", "strictly-ordered"),
+    "r1": ("insert-only", "ordered", "deterministic-ties"),
+    "r2": ("insert-only", "ordered", "key"),
+    "r3": ("key",),
+    "r3-": ("key",),
+    "r4": (),
 }
 _DEMANDS: Final = {"r0": 1 | 4, "r1": 1 | 2 | 8, "r2": 1 | 2 | 16, "r3": 16, "r3-": 16, "r4": 0}
 
@@ -40,13 +46,13 @@ Order = list[tuple[int, Any]]
 
 
 def arrivals(inputs: list[list[Batch]]) -> Order:
-    """Batches of all inputs, in turns."""
+    """Return the batches of all inputs, in turns."""
     turns = zip_longest(*([(at, batch) for batch in batches] for at, batches in enumerate(inputs)))
     return [item for item in chain.from_iterable(turns) if item is not None]
 
 
 def prepare(engine: str, spec: Workload) -> Order:
-    """The streams as the engine takes them."""
+    """Return the streams of a workload in the form that the engine takes."""
     return converted(engine, arrivals(workload(spec)))
 
 
@@ -58,8 +64,8 @@ def elements(order: Order) -> int:
     return sum(batch.count for _, batch in order)
 
 
-class Run:
-    """One algorithm on one engine. ``out``: elements that it has said."""
+class CoreRun:
+    """One algorithm on one engine. ``out``: the number of elements that it has emitted."""
 
     def __init__(self, engine: str, kind: str, inputs: int, *, live: bool = False) -> None:
         self.out = 0
@@ -92,11 +98,11 @@ class Run:
         return feed
 
     def _python(self, algorithm: str, inputs: int, live: bool) -> Callable[[int, Any], None]:
-        return self._merge(Merge(algorithm, track_live=live, engine="python"), algorithm, inputs)
+        return self._merge(Merge(MergeConfig(algorithm, track_live=live, engine="python")), algorithm, inputs)
 
     def _merge(self, merge: Merge, algorithm: str, inputs: int) -> Callable[[int, Any], None]:
         for at in range(inputs):
-            merge.attach(str(at), WORDS[algorithm])
+            merge.attach(str(at), PROPERTIES[algorithm])
 
         def feed(at: int, batch: Any) -> None:
             outcome = merge.apply(str(at), batch)
@@ -107,33 +113,33 @@ class Run:
 
 
 def rates(engine: str, kind: str, order: Order, inputs: int, repeats: int, *, live: bool = False) -> list[float]:
-    """Elements a second of one core, each time from an empty merge on."""
+    """Return the elements a second of one core, from an empty merge in each repeat."""
     count = elements(order)
     values = []
     for _ in range(repeats):
-        run = Run(engine, kind, inputs, live=live)
+        run = CoreRun(engine, kind, inputs, live=live)
         values.append(count / cpu_timed(lambda run=run: run.feed(order)))  # type: ignore[misc]
     return values
 
 
 def merge_rates(algorithm: str, order: Order, inputs: int, repeats: int) -> list[float]:
-    """The same on the native engine through ``Merge``, with the live output tracked, as the service runs it."""
+    """Return the same for ``Merge`` on the native engine, with the live output tracked, as the service runs it."""
     count = elements(order)
     values = []
     for _ in range(repeats):
-        merge = Merge(algorithm, engine="native")
+        merge = Merge(MergeConfig(algorithm, engine="native"))
         for at in range(inputs):
-            merge.attach(str(at), WORDS[algorithm])
+            merge.attach(str(at), PROPERTIES[algorithm])
         work = [(str(at), batch) for at, batch in order]
         values.append(count / cpu_timed(lambda m=merge, w=work: [m.apply(name, batch) for name, batch in w]))  # type: ignore[misc]
     return values
 
 
 def memory(engine: str, kind: str, order: Order, inputs: int, samples: int = 9) -> list[tuple[float, int]]:
-    """Bytes in use, and the index's nodes, at ``samples`` points from the middle to nine tenths of the run.
+    """Return the bytes in use and the nodes of the index at ``samples`` points from the middle to nine tenths.
 
-    Native: what malloc has given out and not got back (``mallinfo2``), the allocator's headers included. Python:
-    tracemalloc; every batch is a copy made when it arrives, as from a network.
+    Native: the bytes that malloc has given out (``mallinfo2``), with the allocator's headers. Python: tracemalloc;
+    every batch is copied when it arrives, as from a network.
     """
     points = {round(len(order) * (0.5 + 0.4 * at / max(1, samples - 1))) for at in range(samples)}
     sampled = []
@@ -143,7 +149,7 @@ def memory(engine: str, kind: str, order: Order, inputs: int, samples: int = 9) 
         tracemalloc.start()
     used = malloc_bytes if engine == NATIVE else lambda: tracemalloc.get_traced_memory()[0]
     before = used()
-    run = Run(engine, kind, inputs)
+    run = CoreRun(engine, kind, inputs)
     for number, (at, item) in enumerate(frozen, 1):
         run.feed([(at, item if engine == NATIVE else pickle.loads(item))])
         if number in points:
@@ -155,13 +161,25 @@ def memory(engine: str, kind: str, order: Order, inputs: int, samples: int = 9) 
 
 
 class _Mallinfo(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_size_t) for name in (
-        "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
-    )]
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena",
+            "ordblks",
+            "smblks",
+            "hblks",
+            "hblkhd",
+            "usmblks",
+            "fsmblks",
+            "uordblks",
+            "fordblks",
+            "keepcost",
+        )
+    ]
 
 
 def malloc_bytes() -> int:
-    """Bytes that this process has from glibc's malloc, over all arenas. Small Python objects come from elsewhere."""
+    """Return the bytes that this process has from glibc's malloc, over all arenas, without small Python objects."""
     mallinfo2 = ctypes.CDLL(None).mallinfo2
     mallinfo2.restype = _Mallinfo
     info = mallinfo2()
@@ -169,6 +187,6 @@ def malloc_bytes() -> int:
 
 
 def trim() -> None:
-    """Give what malloc holds unused back to the system."""
+    """Return unused memory of malloc to the system."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)

@@ -1,7 +1,7 @@
-"""Does sharing one merge out to threads pay, and do merges of one server work side by side?
+"""Is one merge faster on several threads, and do merges of one server run in parallel?
 
 Native R3, 3 inputs, 20 % disorder, 1 % stables, 100,000 live events, 16 and 1,000-byte payloads. One merge with 1, 2
-and 4 shards; then two merges in two threads beside one. The figure is wall time: cores are the point.
+and 4 shards; then two merges in two threads compared with one. Wall time, because the use of cores is measured.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from bench.core_r3 import WORDS, arrivals
-from bench.harness import Panel, begin, plot, timed
+from bench.core_r3 import PROPERTIES, arrivals
+from bench.harness import Panel, begin, bench_parser, plot, timed
 from lmerge.core.batch import AnyBatch
+from lmerge.core.engines.native_engine import columns_of
 from lmerge.core.merge import Merge
-from lmerge.core.native import columns_of
+from lmerge.core.merge_config import MergeConfig
 from lmerge.testing.workload import Workload, workload
 
 EVENTS = {16: 400_000, 1_000: 60_000}
@@ -22,9 +23,9 @@ Arrivals = list[tuple[str, AnyBatch]]
 
 
 def merged(order: Arrivals, shards: int = 1) -> None:
-    merge = Merge("r3", engine="native", shards=shards)
+    merge = Merge(MergeConfig("r3", engine="native", shards=shards))
     for name in sorted({name for name, _ in order}):
-        merge.attach(name, WORDS["r3"])
+        merge.attach(name, PROPERTIES["r3"])
     for name, batch in order:
         assert not merge.apply(name, batch).detached
 
@@ -34,11 +35,16 @@ def both(pool: ThreadPoolExecutor, order: Arrivals) -> None:
 
 
 def main() -> None:
+    bench_parser(__doc__, "core_shards").parse_args()
     report = begin((__doc__ or "").splitlines()[0])
-    panel = Panel("one merge, shared out", "shards", "elements/s")
+    panel = Panel("one merge, in shards", "shards", "elements/s")
     for payload_bytes, events in EVENTS.items():
-        spec = Workload(events=events, live=100_000 if payload_bytes == 16 else 20_000, payload_bytes=payload_bytes,
-                        batch_rows=32_768)
+        spec = Workload(
+            events=events,
+            live=100_000 if payload_bytes == 16 else 20_000,
+            payload_bytes=payload_bytes,
+            batch_rows=32_768,
+        )
         order: Arrivals = [(name, columns_of(name, batch)) for name, batch in arrivals(workload(spec))]
         count = sum(batch.count for _, batch in order)
         rows = {}

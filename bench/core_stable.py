@@ -1,23 +1,22 @@
-"""Does the time of a stable depend on how many events are alive?
+"""Does the time of a stable depend on the number of live events?
 
 The same number of changes per stable (100 events begin, 100 end) at 1,000 to 1,000,000 live events of 16 bytes; R3,
-one input, both engines. Targets, 1,000,000 beside 1,000 live events: at most 1.5 times as long in Python, 1.3 times
+one input, both engines. Targets for 1,000,000 against 1,000 live events: at most 1.5 times as long in Python, 1.3 times
 native.
 
-Each stable is timed for itself. The sizes take turns, so that what else the machine does hits them alike; the spread
-within a run is that of single stables (p10 to p90), and is reported beside the medians.
+Each stable is timed alone. The sizes take turns, so that other load on the machine hits all alike. The spread of single
+stables within a run (p10 to p90) is reported beside the medians.
 """
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator
 from statistics import median, quantiles
 from typing import Any
 
-from bench.core_runs import NATIVE, PYTHON, Run
-from bench.harness import Panel, begin, plot
+from bench.core_runs import NATIVE, PYTHON, CoreRun
+from bench.harness import Panel, begin, bench_parser, plot
 from lmerge._native import Columns
 from lmerge.core.batch import Batch, BatchBuilder
 
@@ -30,18 +29,18 @@ REPEATS = 7
 
 
 class Steady:
-    """A merge with ``live`` events alive, in which 100 begin and 100 end at every stable."""
+    """A merge with ``live`` live events. 100 events begin and 100 end at every stable."""
 
     def __init__(self, engine: str, live: int) -> None:
         self.live, self.at, self.engine = live, 0, engine
-        self.run = Run(engine, "r3", 1)
+        self.run = CoreRun(engine, "r3", 1)
         while self.at < live:
             self.run.feed([(0, self._batch(self._inserts(min(10_000, live))))])
             self.run.feed([(0, self._batch(self._stable()))])
         self.times(WARM_UP)
 
     def times(self, count: int) -> list[float]:
-        """Microseconds of each of ``count`` stables."""
+        """Return the microseconds of each of ``count`` stables."""
         times = []
         for _ in range(count):
             self.run.feed([(0, self._batch(self._inserts(CHANGES)))])
@@ -68,17 +67,20 @@ class Steady:
 
 
 def measured(engine: str, stables: int) -> Iterator[dict[int, list[float]]]:
-    """Times by size, once per repeat."""
+    """Yield the times by size, once per repeat."""
     steady = {live: Steady(engine, live) for live in SIZES}
     for _ in range(REPEATS):
         yield {live: merge.times(stables) for live, merge in steady.items()}
 
 
 def main() -> None:
+    parser = bench_parser(__doc__, "core_stable")
+    parser.add_argument("--quick", action="store_true", help="50 stables a repeat; writes the results as well")
+    quick = parser.parse_args().quick
     report = begin((__doc__ or "").splitlines()[0])
     panel = Panel("100 events begin, 100 end", "live events", "us a stable", log="xy")
     for engine in (NATIVE, PYTHON):
-        repeats = list(measured(engine, 50 if "--quick" in sys.argv else STABLES))
+        repeats = list(measured(engine, 50 if quick else STABLES))
         for live in SIZES:
             name = f"{engine}, stable with {live:,} live events"
             panel.add(engine, live, report.add(name, [median(times[live]) for times in repeats], "us"))

@@ -3,18 +3,16 @@
 Three inputs, 10,000 live events, 1 % stables, 20 % disorder (R0-R2 need order: the same events in order); CPU time of
 one core; batches of 4,096 elements, in columns before the clock starts. Targets: native R3 at least 6 M elements/s at
 16 bytes and 1.5 M at 1,000; R0 and R1 40 M, R4 4 M at 16 bytes; R3 within 2x of one hash-table probe per element over
-the same data (native/core/src/limit.rs says what that does and does not).
+the same data (native/core/src/limit.rs describes that limit).
 
-The index of R3, R3- and R4 is the live output. R0-R2 need none; "live" rows track it for late subscribers and
-switches, as the service does. ``--quick`` is for seeing that it runs.
+The index of R3, R3- and R4 is the live output. R0-R2 need none. Rows with "live" track it for late subscribers and
+switches, as the service does.
 """
 
 from __future__ import annotations
 
-import sys
-
 from bench.core_runs import CLEANSED, KINDS, LIMIT, NATIVE, ORDERED, PYTHON, Order, merge_rates, prepare, rates
-from bench.harness import Measured, Panel, Report, begin, plot
+from bench.harness import BenchReport, Measured, Panel, begin, bench_parser, plot
 from lmerge.testing.workload import Workload
 
 INPUTS = 3
@@ -33,8 +31,8 @@ def stream(engine: str, kind: str, payload_bytes: int, quick: bool) -> Order:
     return prepare(engine, spec)
 
 
-def measure(report: Report, quick: bool) -> dict[tuple[str, str, int, bool], Measured]:
-    """By engine, algorithm, payload size and whether the live output is tracked."""
+def measure(report: BenchReport, quick: bool) -> dict[tuple[str, str, int, bool], Measured]:
+    """Return rates by engine, algorithm, payload size and whether the live output is tracked."""
     found: dict[tuple[str, str, int, bool], Measured] = {}
     for engine in (NATIVE, PYTHON):
         for payload_bytes in PAYLOADS:
@@ -59,22 +57,22 @@ def measure(report: Report, quick: bool) -> dict[tuple[str, str, int, bool], Mea
 
 
 def beside_limit(
-    report: Report, order: Order, payload_bytes: int, repeats: int
+    report: BenchReport, order: Order, payload_bytes: int, repeats: int
 ) -> dict[tuple[str, str, int, bool], Measured]:
-    """R3 and the limit in turns, so that what else the machine does hits both."""
+    """Measure R3 and the limit in turns, so that other load on the machine hits both."""
     values: dict[str, list[float]] = {"r3": [], LIMIT: []}
     for _ in range(repeats):
-        for kind, said in values.items():
-            said += rates(NATIVE, kind, order, INPUTS, 1)
+        for kind, measured in values.items():
+            measured += rates(NATIVE, kind, order, INPUTS, 1)
     ratios = [limit / r3 for r3, limit in zip(values["r3"], values[LIMIT], strict=True)]
     report.add(f"limit / native r3, {payload_bytes:,} bytes", ratios, "times")
     return {
-        (NATIVE, kind, payload_bytes, False): report.add(f"native, {kind}, {payload_bytes:,} bytes", said, "elements/s")
-        for kind, said in values.items()
+        (NATIVE, kind, payload_bytes, False): report.add(f"native, {kind}, {payload_bytes:,} bytes", rows, "elements/s")
+        for kind, rows in values.items()
     }
 
 
-def judge(report: Report, found: dict[tuple[str, str, int, bool], Measured]) -> None:
+def judge(report: BenchReport, found: dict[tuple[str, str, int, bool], Measured]) -> None:
     for (kind, payload_bytes), target in TARGETS.items():
         for live in (False, True):
             rate = found.get((NATIVE, kind, payload_bytes, live))
@@ -92,8 +90,11 @@ def judge(report: Report, found: dict[tuple[str, str, int, bool], Measured]) -> 
 
 
 def main() -> None:
+    parser = bench_parser(__doc__, "core_throughput")
+    parser.add_argument("--quick", action="store_true", help="small; writes the results as well")
+    quick = parser.parse_args().quick
     report = begin((__doc__ or "").splitlines()[0])
-    found = measure(report, "--quick" in sys.argv)
+    found = measure(report, quick)
     judge(report, found)
     panels = []
     for engine in (NATIVE, PYTHON):

@@ -1,8 +1,8 @@
-"""What does comparing the inputs cost a server, with 3 publisher processes and 1 subscriber on loopback?
+"""What does the comparison of the inputs cost a server, with 3 publisher processes and 1 subscriber on loopback?
 
 The work of ``service_throughput`` with ``--on-divergence none`` and ``alarm`` in turns, native engine: elements/s, and
-the server's own CPU time for each element, which a busy machine changes less. Target: at most 10 % of the throughput.
-Intervals of a second, so that many are compared; and of a minute, the default.
+the server's CPU time for each element, which other load changes less. Target: at most 10 % of the throughput.
+Intervals of a second, so that many are compared, and of a minute, the default.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench.harness import Panel, begin, plot
+from bench.harness import Panel, begin, bench_parser, plot
 from bench.load import start
 from bench.service_throughput import PAYLOAD_BYTES, go
-from lmerge.core import engines
+from lmerge.core.engines import selection
 
 EVENTS = 1_000_000
 REPEATS = 5
@@ -28,13 +28,15 @@ WAYS = {
 
 
 def merged(arguments: tuple[str, ...], events: int) -> tuple[float, float]:
-    """Elements/s, and CPU microseconds of the server for each element."""
+    """Return elements/s, and CPU microseconds of the server for each element."""
     with tempfile.TemporaryDirectory() as folder:
         ready = Path(folder) / "ready.json"
-        command = ["serve", "--port", "0", "--http-port", "-1", "--engine", engines.best(), *arguments]
+        command = ["serve", "--port", "0", "--http-port", "-1", "--engine", selection.best(), *arguments]
         process = subprocess.Popen(
-            [sys.executable, "-m", "bench.cpu_of", str(ready), *command], stderr=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, text=True,
+            [sys.executable, "-m", "bench.cpu_of", str(ready), *command],
+            stderr=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         try:
             target = _target(ready)
@@ -57,6 +59,7 @@ def _target(ready: Path) -> str:
 
 
 def main(events: int = EVENTS, repeats: int = REPEATS) -> None:
+    bench_parser(__doc__, "divergence").parse_args()
     report = begin((__doc__ or "").splitlines()[0])
     rates: dict[str, list[float]] = {way: [] for way in WAYS}
     costs: dict[str, list[float]] = {way: [] for way in WAYS}
@@ -72,8 +75,8 @@ def main(events: int = EVENTS, repeats: int = REPEATS) -> None:
     for way in list(WAYS)[1:]:
         more = statistics.median(costs[way]) / statistics.median(costs["none"]) - 1
         less = 1 - statistics.median(rates[way]) / statistics.median(rates["none"])
-        word = "reached" if less <= 0.10 else "MISSED"
-        report.note(f"{way}: {less:.1%} less throughput, {more:.1%} more CPU in the server; target 10 %: {word}")
+        verdict = "reached" if less <= 0.10 else "MISSED"
+        report.note(f"{way}: {less:.1%} less throughput, {more:.1%} more CPU in the server; target 10 %: {verdict}")
     report.save("divergence")
     plot("divergence", "Comparing inputs: what it costs a server", [panel], columns=1)
 

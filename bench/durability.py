@@ -1,14 +1,13 @@
-"""What does a store cost in throughput, and how soon does a killed server with 100,000 live events speak again?
+"""What does a store cost in throughput, and how soon does a killed server with 100,000 live events deliver again?
 
 Throughput as in ``service_throughput``: 3 publisher processes, 1 subscriber, 100-byte payloads, elements merged per
-second; with and without ``--store`` in turns, in one run, so the ratio stands though the machine may be busy. Restart:
-SIGKILL, a new process on the same folder at once, until a subscriber that resumes has the first element that was not
-said before; the publisher attaches again as soon as it can. Targets: a cost of at most 20 %, and 3 s.
+second; with and without ``--store`` in turns in one run, so that the ratio holds on a busy machine. Restart: from
+SIGKILL, with a new process on the same folder at once, until a subscriber that resumes has the first new element. The
+publisher attaches again as soon as it can. Targets: a cost of at most 20 %, and 3 s.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import signal
 import subprocess
@@ -20,7 +19,7 @@ from typing import NamedTuple
 
 import grpc
 
-from bench.harness import begin
+from bench.harness import begin, bench_parser
 from bench.load import server, start
 from bench.service_throughput import PAYLOAD_BYTES, go
 from lmerge.client import Publisher
@@ -32,20 +31,20 @@ from lmerge.wire.token import format_token
 LIVE = 100_000
 
 
-class Size(NamedTuple):
-    """Of a run. ``events``: of each publisher."""
+class DurabilitySize(NamedTuple):
+    """The size of a run. ``events``: of each publisher."""
 
     events: int
     repeats: int
     restarts: int
 
 
-FULL = Size(2_000_000, 5, 5)  # some seconds each: starting is not what is measured
-QUICK = Size(150_000, 2, 2)
+FULL = DurabilitySize(2_000_000, 5, 5)  # several seconds each, so that the start of processes does not count
+QUICK = DurabilitySize(150_000, 2, 2)
 
 
 def merged(events: int, *arguments: str) -> float:
-    """Elements/s through a server that is started with ``arguments``."""
+    """Return elements/s through a server that is started with ``arguments``."""
     with server(*arguments) as target:
         reader = start("subscribe", target, "count", 0)
         seconds, _ = go(reader, [start("flat-out", target, name, events, PAYLOAD_BYTES) for name in "abc"])
@@ -53,19 +52,32 @@ def merged(events: int, *arguments: str) -> float:
 
 
 def stored(events: int, sync: str) -> float:
-    """The same, with a store on a fresh folder."""
+    """Return the same with a store in an empty folder."""
     with tempfile.TemporaryDirectory() as folder:
         return merged(events, "--store", folder, "--store-sync", sync)
 
 
 def serve(folder: str, port: int) -> tuple[subprocess.Popen[bytes], int]:
-    """A server on the folder; its port once it listens."""
+    """Start a server on the folder. Return its process and its port when it serves."""
     import json
 
     ready = Path(folder) / f"ready{time.time_ns()}.json"
     process = subprocess.Popen(
-        [sys.executable, "-m", "lmerge", "serve", "--port", str(port), "--http-port", "-1", "--store",
-         f"{folder}/store", "--ready-file", str(ready)], stderr=subprocess.DEVNULL,
+        [
+            sys.executable,
+            "-m",
+            "lmerge",
+            "serve",
+            "--port",
+            str(port),
+            "--http-port",
+            "-1",
+            "--store",
+            f"{folder}/store",
+            "--ready-file",
+            str(ready),
+        ],
+        stderr=subprocess.DEVNULL,
     )
     while not ready.exists():
         if process.poll() is not None:
@@ -74,9 +86,9 @@ def serve(folder: str, port: int) -> tuple[subprocess.Popen[bytes], int]:
     return process, json.loads(ready.read_text())["port"]
 
 
-def first_new_element(port: int, known: int) -> None:
-    """Return when a subscriber that knows everything before ``known`` has been told a later stable point."""
-    request = pb.SubscribeRequest(merge="bench", resume_token=format_token("bench", known), wait_for_merge=True)
+def await_new_stable(port: int, point: int) -> None:
+    """Return when a subscriber that resumes at ``point`` has received a later stable point."""
+    request = pb.SubscribeRequest(merge="bench", resume_token=format_token("bench", point), wait_for_merge=True)
     options = [("grpc.max_receive_message_length", -1), ("grpc.use_local_subchannel_pool", 1)]
     while True:
         with grpc.insecure_channel(f"127.0.0.1:{port}", options=options) as channel:
@@ -85,14 +97,14 @@ def first_new_element(port: int, known: int) -> None:
                     batch = message.batch
                     stables = [at for at, kind in enumerate(batch.kinds) if kind == 2]
                     for at in stables:
-                        if int.from_bytes(batch.vs[8 * at : 8 * at + 8], "little", signed=True) > known:
+                        if int.from_bytes(batch.vs[8 * at : 8 * at + 8], "little", signed=True) > point:
                             return
             except grpc.RpcError:
                 time.sleep(0.005)
 
 
 def restarts(count: int) -> list[float]:
-    """Seconds from the kill to the first new output, again and again."""
+    """Return the seconds from each of ``count`` kills to the first new output."""
     found = []
     with tempfile.TemporaryDirectory() as folder:
         process, port = serve(folder, 0)
@@ -104,13 +116,13 @@ def restarts(count: int) -> list[float]:
                 publisher.publish(builder.build())
                 publisher.stable(LIVE)
                 publisher.flush()
-                for known in range(LIVE, LIVE + count):
+                for point in range(LIVE, LIVE + count):
                     os.kill(process.pid, signal.SIGKILL)
                     killed = time.monotonic()
                     process.wait()
                     process, _ = serve(folder, port)
-                    publisher.stable(known + 1)
-                    first_new_element(port, known)
+                    publisher.stable(point + 1)
+                    await_new_stable(port, point)
                     found.append(time.monotonic() - killed)
         finally:
             process.kill()
@@ -119,7 +131,7 @@ def restarts(count: int) -> list[float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = bench_parser(__doc__, "durability")
     parser.add_argument("--quick", action="store_true", help="smaller, and the results are not saved")
     options = parser.parse_args()
     size = QUICK if options.quick else FULL
@@ -134,7 +146,7 @@ def main() -> None:
         row = report.add(f"--store, --store-sync {sync}", rates[sync], "elements/s")
         cost = 1 - row.median / memory.median
         report.note(f"{sync}: a cost of {cost:.0%}; target 20 %: {'reached' if cost <= 0.2 else 'MISSED'}")
-    seconds = report.add(f"killed with {LIVE:,} live events, until it speaks again", restarts(size.restarts), "s")
+    seconds = report.add(f"killed with {LIVE:,} live events, until it delivers again", restarts(size.restarts), "s")
     report.note(f"target 3 s: {'reached' if seconds.median <= 3 else 'MISSED'} ({seconds.median:.2f} s)")
     if not options.quick:
         report.save("durability")

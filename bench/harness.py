@@ -1,29 +1,70 @@
-"""What every benchmark shares: repeats, median and spread, the machine, raw JSON and a plot beside the table.
+"""Shared by all benchmarks: options, repeats, median and spread, the machine, raw JSON and plots.
 
-A figure and what it is compared with come from one run: ``Report`` prints ratios only between its own rows.
+A figure and those that it is compared with come from one run: ``BenchReport`` prints ratios only of its own rows.
 """
 
 from __future__ import annotations
 
+import argparse
 import gc
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Final
 
 RESULTS = Path(__file__).parent / "results"
+
+# One colour for a thing in all plots, by the first of these texts that stands in the name of a line as whole words.
+COLORS: Final = {
+    "without a merge": "#7f7f7f",
+    "nothing": "#7f7f7f",
+    "raw gRPC": "#7f7f7f",
+    "without": "#7f7f7f",
+    "output": "#1f3a93",
+    "lmerge": "#1f3a93",
+    "merged": "#1f3a93",
+    "r0": "#9467bd",
+    "r1": "#8c564b",
+    "r2": "#e377c2",
+    "r3-": "#c7c7c7",
+    "r3": "#1f77b4",
+    "r4": "#ff7f0e",
+    "cleanse": "#bcbd22",
+    "s1": "#d62728",
+    "s2": "#ff9896",
+    "reader": "#17becf",
+}
+REPLICA_COLORS: Final = {"a": "#2ca02c", "b": "#98df8a", "c": "#637939"}  # by the whole name of a line
+# For all other lines, in the order of their names; none of them is above.
+OTHER_COLORS: Final = (
+    "#b279a2",
+    "#72b7b2",
+    "#eeca3b",
+    "#393b79",
+    "#e45756",
+    "#8ca252",
+    "#9d755d",
+    "#6baed6",
+    "#bd9e39",
+    "#ad494a",
+    "#a55194",
+    "#31a354",
+    "#fdae6b",
+)
+MARKERS: Final = "osD^vP*X<>"
 
 
 @dataclass
 class Measured:
-    """Repeats of one figure. ``unit`` comes last in its name."""
+    """Repeats of one figure."""
 
     name: str
     values: list[float]
@@ -35,19 +76,20 @@ class Measured:
 
     @property
     def spread(self) -> float:
-        """(max - min) / median."""
+        """The range of the values: (max - min) / median."""
         return (max(self.values) - min(self.values)) / self.median if self.median else 0.0
 
 
 @dataclass
-class Report:
-    """One run of one benchmark."""
+class BenchReport:
+    """The results of one run of one benchmark."""
 
     question: str
     rows: list[Measured] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def add(self, name: str, values: list[float], unit: str) -> Measured:
+        """Add a row and print it."""
         measured = Measured(name, values, unit)
         self.rows.append(measured)
         spread = f"spread {measured.spread:.0%} of {len(values)}"
@@ -55,15 +97,17 @@ class Report:
         return measured
 
     def note(self, text: str) -> None:
-        """A ratio or a verdict against a target."""
+        """Add a note, such as a ratio or a verdict against a target, and print it."""
         self.notes.append(text)
         print(f"  {text}", flush=True)
 
     def save(self, name: str) -> None:
-        """Raw JSON to bench/results."""
+        """Write the results as JSON to bench/results."""
         RESULTS.mkdir(exist_ok=True)
         document: dict[str, Any] = {
-            "question": self.question, "command": f"python -m bench.{name}", "machine": machine(),
+            "question": self.question,
+            "command": f"python -m bench.{name}",
+            "machine": machine(),
             "rows": [{"name": r.name, "unit": r.unit, "median": r.median, "values": r.values} for r in self.rows],
             "notes": self.notes,
         }
@@ -72,7 +116,7 @@ class Report:
 
 @dataclass
 class Panel:
-    """One diagram of a plot. A line has measured values at each x; it is drawn through the medians, spreads as bars."""
+    """One diagram of a plot. A line has measured values at each x. It is drawn through the medians, with error bars."""
 
     title: str
     x: str
@@ -85,13 +129,13 @@ class Panel:
         self.lines.setdefault(line, {})[x] = measured
 
     def add_repeats(self, line: str, measured: Measured) -> None:
-        """Every repeat by itself, one after another."""
+        """Add each repeat as a point, one after another."""
         for at, value in enumerate(measured.values, 1):
             self.add(line, at, Measured(measured.name, [value], measured.unit))
 
 
 def plot(name: str, title: str, panels: list[Panel], columns: int = 2) -> None:
-    """A PNG in bench/results, beside the JSON of that name."""
+    """Write a PNG to bench/results, beside the JSON of that name."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -101,9 +145,7 @@ def plot(name: str, title: str, panels: list[Panel], columns: int = 2) -> None:
     size = (6.5 * columns, 4.6 * rows)
     figure, axes = pyplot.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
     figure.suptitle(title)
-    color_of = pyplot.get_cmap("tab10")
-    labels = sorted({label for panel in panels for label in panel.lines})
-    looks = {label: (color_of(at % 10), "osD^vP*X<>"[at % 10]) for at, label in enumerate(labels)}
+    looks = looks_of({label for panel in panels for label in panel.lines})
     for panel, axis in zip(panels, axes.flat, strict=False):
         for label, line in panel.lines.items():
             points = sorted(line.items())
@@ -112,9 +154,17 @@ def plot(name: str, title: str, panels: list[Panel], columns: int = 2) -> None:
             above = [max(measured.values) - measured.median for _, measured in points]
             color, marker = looks[label]
             axis.errorbar(
-                [x for x, _ in points], middle, [below, above], label=label, color=color,
-                marker="" if panel.is_plain else marker, markersize=5, fillstyle="none", linewidth=1.2,
-                capsize=0 if panel.is_plain else 2, linestyle="--" if "Python" in label else "-",
+                [x for x, _ in points],
+                middle,
+                [below, above],
+                label=label,
+                color=color,
+                marker="" if panel.is_plain else marker,
+                markersize=5,
+                fillstyle="none",
+                linewidth=1.2,
+                capsize=0 if panel.is_plain else 2,
+                linestyle="--" if "Python" in label else "-",
             )
         axis.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
         axis.set_xscale("log" if "x" in panel.log else "linear")
@@ -122,35 +172,77 @@ def plot(name: str, title: str, panels: list[Panel], columns: int = 2) -> None:
         if "y" not in panel.log:
             axis.set_ylim(bottom=0)
         axis.grid(alpha=0.3)
-        axis.legend(fontsize=7, framealpha=0.5)
-    for axis in axes.flat[len(panels):]:
+    lines = {label: line for axis in axes.flat for line, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+    figure.legend(lines.values(), lines, loc="outside right upper", fontsize=7, frameon=False)  # beside the data
+    for axis in axes.flat[len(panels) :]:
         axis.remove()
     RESULTS.mkdir(exist_ok=True)
     figure.savefig(RESULTS / f"{name}.png", dpi=110)
     pyplot.close(figure)
 
 
-def begin(question: str) -> Report:
-    """Print the question and the machine."""
+def looks_of(labels: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Return the colour and the mark of each line of a plot. A thing of ``COLORS`` looks the same in all plots."""
+    looks, others = {}, 0
+    for at, label in enumerate(sorted(labels)):
+        named = (color for text, color in COLORS.items() if re.search(rf"(?<!\w){re.escape(text)}(?!\w)", label))
+        color = REPLICA_COLORS.get(label) or next(named, None)
+        if color is None:
+            color = OTHER_COLORS[others % len(OTHER_COLORS)]
+            others += 1
+        looks[label] = color, MARKERS[at % len(MARKERS)]
+    return looks
+
+
+def bench_parser(document: str | None, name: str) -> argparse.ArgumentParser:
+    """Return a parser for ``python -m bench.NAME``.
+
+    Its ``--help`` prints ``document``, the module's docstring, which begins with its question, and the options.
+    """
+    return argparse.ArgumentParser(
+        prog=f"python -m bench.{name}", description=document, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+
+
+def exit_on_help(document: str | None) -> None:
+    """Print ``document`` and exit if the first argument asks for help: for modules that run as helper processes."""
+    if sys.argv[1:2] in (["-h"], ["--help"]):
+        print((document or "").strip())
+        sys.exit(0)
+
+
+def begin(question: str) -> BenchReport:
+    """Print the question and the machine, and return a report."""
     print(f"{question}\n  {', '.join(f'{key} {value}' for key, value in machine().items())}", flush=True)
-    return Report(question)
+    return BenchReport(question)
 
 
 def machine() -> dict[str, str]:
-    """What the figures depend on."""
-    cpu = next(
-        (line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
-         if line.startswith("model name")), platform.processor(),
-    ) if Path("/proc/cpuinfo").exists() else platform.processor()
+    """Return the properties of the machine and the commit that the figures depend on."""
+    cpu = (
+        next(
+            (
+                line.split(":", 1)[1].strip()
+                for line in Path("/proc/cpuinfo").read_text().splitlines()
+                if line.startswith("model name")
+            ),
+            platform.processor(),
+        )
+        if Path("/proc/cpuinfo").exists()
+        else platform.processor()
+    )
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     return {
-        "cpu": cpu, "cores": str(os.cpu_count()), "python": sys.version.split()[0], "system": platform.system(),
+        "cpu": cpu,
+        "cores": str(os.cpu_count()),
+        "python": sys.version.split()[0],
+        "system": platform.system(),
         "commit": commit.stdout.strip() or "none",
     }
 
 
 def timed(work: Callable[[], Any]) -> float:
-    """Seconds that ``work`` takes, garbage collected before."""
+    """Return the seconds that ``work`` takes, after a garbage collection."""
     gc.collect()
     began = time.perf_counter()
     work()
@@ -158,7 +250,7 @@ def timed(work: Callable[[], Any]) -> float:
 
 
 def cpu_timed(work: Callable[[], Any]) -> float:
-    """Seconds of a core that ``work`` takes: work of one thread, on a machine that others use as well."""
+    """Return the CPU seconds of one thread that ``work`` takes, which other load on the machine changes less."""
     gc.collect()
     began = time.process_time()
     work()

@@ -1,24 +1,23 @@
 """How long does the output stop when a replica, a connection or a server is killed, and is anything lost or doubled?
 
-Real processes on one machine: 2 servers, 3 replicas of 5,000 elements/s each that say the same table in different
+Real processes on one machine: 2 servers, 3 replicas of 5,000 elements/s each that publish the same table in different
 physical forms (20 % disorder, 22 % of the events adjusted, stables), and one reader of both servers that checks every
 element. Under this load two to three faults come a second, drawn from a seed: SIGKILL of a replica (its supervisor
 starts another at once), SIGSTOP for up to half a second, a connection reset, a direction of a link held, SIGKILL of a
-server, and, as a control, nothing at all. The next fault comes when everybody has joined again, so that redundancy is
-there to be tested; some faults are two at once. Processes are forked from one that has imported everything: a machine
-of two cores could not import gRPC twice a second beside the load.
+server, and, as a control, nothing at all. The next fault comes when all processes have joined again, so that there is
+redundancy to test. Some faults are two at once. Processes are forked from one that has imported everything: a machine
+of two cores cannot import gRPC twice a second beside the load.
 
 Counted: the longest time between two output batches, from the fault to the next one or for a second (``rig.stalls``).
-Beside it, in the same run: what a user has without a merge, one replica and a supervisor that starts it again; one
-durable server (--store) that is killed and started again by its supervisor, both as a user would start them; and, as
-root, all of it over a line with delay, jitter and loss (``rig.wan``).
+Beside it, in the same run: one replica without a merge and a supervisor that starts it again; one durable server
+(--store) that is killed and started again by its supervisor, both started as a user would; and, as root, all of it over
+a line with delay, jitter and loss (``rig.wan``).
 Targets: nothing lost, doubled or contradicted; replica killed: p99 <= 20 ms; server killed: p99 <= 50 ms; the single
 durable server: <= 3 s.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import tempfile
@@ -28,16 +27,16 @@ from contextlib import ExitStack
 from pathlib import Path
 from random import Random
 
-from bench.harness import Panel, Report, begin, plot
+from bench.harness import BenchReport, Panel, begin, bench_parser, plot
 from bench.rig import links
-from bench.rig.fleet import READER, Fleet, FleetSpec, import_all
-from bench.rig.judge import Verdict
-from bench.rig.stalls import CONTROL, Fault, add_distribution, add_rows, cpu_seconds, stalls_of, verdict
+from bench.rig.fleet import READER, FleetSpec, RigFleet, import_all
+from bench.rig.judge import StreamVerdict
+from bench.rig.stalls import CONTROL, InjectedFault, add_distribution, add_rows, cpu_seconds, stalls_of, verdict
 from bench.rig.wan import Line, wan
 from bench.rig.wan import problem as wan_problem
 
 REPLICA_MS, SERVER_MS, DURABLE_MS = 20.0, 50.0, 3_000.0
-PAUSE_S = (0.20, 0.45)  # from a fault to the next, if everybody has joined again by then
+PAUSE_S = (0.20, 0.45)  # from a fault to the next, if all have joined again by then
 STOP_S = (0.02, 0.5)
 WHOLE_S_MAX = 20.0
 
@@ -48,40 +47,49 @@ READER_CUT, READER_STALLED = "reader's connection reset", "reader's link held"
 SERVER_KILLED, SERVER_STOPPED = "server killed", "server stopped"
 BOTH_KILLED = "replica and server killed"
 WEIGHTS = {
-    REPLICA_KILLED: 48, PAIR_KILLED: 4, REPLICA_STOPPED: 8, CUT: 8, STALLED: 6, READER_CUT: 4, READER_STALLED: 3,
-    SERVER_KILLED: 10, SERVER_STOPPED: 4, BOTH_KILLED: 1, CONTROL: 4,
+    REPLICA_KILLED: 48,
+    PAIR_KILLED: 4,
+    REPLICA_STOPPED: 8,
+    CUT: 8,
+    STALLED: 6,
+    READER_CUT: 4,
+    READER_STALLED: 3,
+    SERVER_KILLED: 10,
+    SERVER_STOPPED: 4,
+    BOTH_KILLED: 1,
+    CONTROL: 4,
 }
 ALONE = "one replica without a merge, killed"
 DURABLE = "a single durable server killed"
 PAUSE_EXECUTED_S = (1.0, 1.5)  # where processes are started as a user would
-LAGS_S = (0.0, 0.002, 0.004)  # replicas are never equally fast: the death of the first costs its lead
-EXECUTED_S = 5.0  # what is looked at then
+LAGS_S = (0.0, 0.002, 0.004)  # replicas are never equally fast: the kill of the first costs its lead
+EXECUTED_S = 5.0  # the window of a stall then
 
 
 class Breaker:
-    """Draws faults from a seed and commits them on a fleet."""
+    """Draws faults from a seed and injects them into a fleet."""
 
-    def __init__(self, fleet: Fleet, weights: dict[str, int], random: Random) -> None:
+    def __init__(self, fleet: RigFleet, weights: dict[str, int], random: Random) -> None:
         self.fleet, self.weights, self.random = fleet, weights, random
-        self.faults: list[Fault] = []
+        self.faults: list[InjectedFault] = []
         self._later: list[tuple[float, Callable[[], None]]] = []
 
-    def run(self, count: int, pause_s: tuple[float, float], say: Callable[[str], None]) -> None:
-        """So many faults. Raises RuntimeError if the fleet does not become whole again."""
+    def run(self, count: int, pause_s: tuple[float, float], log: Callable[[str], None]) -> None:
+        """Inject ``count`` faults. Raises RuntimeError if the fleet does not become whole again."""
         for at in range(1, count + 1):
             kind = self.random.choices(list(self.weights), list(self.weights.values()))[0]
             began_s = time.monotonic()
-            victim = self.commit(kind)
+            victim = self.inject(kind)
             try:
                 whole_s = self._recover(began_s, self.random.uniform(*pause_s))
             except RuntimeError as error:
                 raise RuntimeError(f"fault {at}, {kind} {victim}: {error}") from error
-            self.faults.append(Fault(kind, victim, began_s, whole_s))
+            self.faults.append(InjectedFault(kind, victim, began_s, whole_s))
             if at % 100 == 0:
-                say(f"{at} faults, output of {self.fleet.output.elements:,} elements")
+                log(f"{at} faults, output of {self.fleet.output.elements:,} elements")
 
-    def commit(self, kind: str) -> str:
-        """One fault; what it hit."""
+    def inject(self, kind: str) -> str:
+        """Inject one fault and return what it hit."""
         random, fleet = self.random, self.fleet
         replica, server = random.choice(fleet.spec.replicas), random.choice(fleet.spec.servers)
         seconds = random.uniform(*STOP_S)
@@ -117,10 +125,10 @@ class Breaker:
             self.fleet.start_replica(name)
 
     def _recover(self, began_s: float, pause_s: float) -> float:
-        """Wait for the pause, and until everybody has joined again; how long that took."""
+        """Wait for the pause, and until all have joined again. Return how long that took."""
         fleet, whole_s = self.fleet, 0.0
         while True:
-            fleet.listen(0.01)
+            fleet.read_messages(0.01)
             now = time.monotonic()
             for due, act in [later for later in self._later if later[0] <= now]:
                 self._later.remove((due, act))
@@ -135,28 +143,33 @@ class Breaker:
 
 
 def broken(
-    spec: FleetSpec, weights: dict[str, int], faults: int, seed: int, pause_s: tuple[float, float],
-    say: Callable[[str], None], line: Line | None = None,
-) -> tuple[list[Fault], Verdict]:
-    """A run under load with so many faults; ``line``: between servers and everybody else."""
+    spec: FleetSpec,
+    weights: dict[str, int],
+    faults: int,
+    seed: int,
+    pause_s: tuple[float, float],
+    log: Callable[[str], None],
+    line: Line | None = None,
+) -> tuple[list[InjectedFault], StreamVerdict]:
+    """Run the fleet under load with so many faults. ``line``: between the servers and all clients."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(_folder("lmerge-kills-")))
         far = stack.enter_context(wan(folder, line, seed)) if line is not None else None
-        fleet = stack.enter_context(Fleet(spec, folder, far))
+        fleet = stack.enter_context(RigFleet(spec, folder, far))
         fleet.await_whole()
-        fleet.listen(1.0)
+        fleet.read_messages(1.0)
         breaker = Breaker(fleet, weights, Random(seed))
-        breaker.run(faults, pause_s, say)
+        breaker.run(faults, pause_s, log)
         fleet.await_whole()
         return breaker.faults, fleet.finish()
 
 
-def merged(report: Report, panel: Panel, faults: int, seed: int) -> bool:
-    """Two servers, three replicas: the main part. Whether the output was right."""
+def merged(report: BenchReport, panel: Panel, faults: int, seed: int) -> bool:
+    """Run the main part: two servers, three replicas. Return whether the output was right."""
     before = cpu_seconds()
-    found, seen = broken(FleetSpec(lags_s=LAGS_S), WEIGHTS, faults, seed, PAUSE_S, _say)
+    found, seen = broken(FleetSpec(lags_s=LAGS_S), WEIGHTS, faults, seed, PAUSE_S, _log)
     after = cpu_seconds()
-    report.note(f"{len(found):,} faults from seed {seed}: {seen.words()}")
+    report.note(f"{len(found):,} faults from seed {seed}: {seen.summary()}")
     stalls = stalls_of(seen.arrivals, found)
     for kind in (kind for kind in WEIGHTS if kind in stalls):
         add_rows(report, kind, stalls[kind])
@@ -180,24 +193,27 @@ def merged(report: Report, panel: Panel, faults: int, seed: int) -> bool:
     return seen.is_good
 
 
-def alone(report: Report, panel: Panel, kills: int, seed: int) -> bool:
-    """What a user has today: one replica, started again by its supervisor. The best case of it: a process without state
-    that loads nothing, is started at once, and says what it has missed as fast as it can."""
+def alone(report: BenchReport, panel: Panel, kills: int, seed: int) -> bool:
+    """Run one replica without a merge, started again by its supervisor. Return whether the output was right.
+
+    It is the best case of such a replica: it has no state to load, is started at once, and publishes what it has missed
+    as fast as it can.
+    """
     spec = FleetSpec(replicas=("a",), servers=("s1",), execute=("a",), resume=True)
-    found, seen = broken(spec, {REPLICA_KILLED: 1}, kills, seed, PAUSE_EXECUTED_S, _say)
-    report.note(f"one replica without a merge, {len(found)} kills: {seen.words()}")
+    found, seen = broken(spec, {REPLICA_KILLED: 1}, kills, seed, PAUSE_EXECUTED_S, _log)
+    report.note(f"one replica without a merge, {len(found)} kills: {seen.summary()}")
     stalls = stalls_of(seen.arrivals, found, EXECUTED_S)[REPLICA_KILLED]
     add_rows(report, ALONE, stalls)
     add_distribution(panel, ALONE, stalls)
     return seen.is_good
 
 
-def durable(report: Report, panel: Panel, kills: int, seed: int) -> bool:
-    """One server with a store, killed and started again."""
+def durable(report: BenchReport, panel: Panel, kills: int, seed: int) -> bool:
+    """Run one server with a store, killed and started again. Return whether the output was right."""
     with _folder("lmerge-store-") as store:
         spec = FleetSpec(servers=("s1",), server_options=("--store", store), execute=("s1",))
-        found, seen = broken(spec, {SERVER_KILLED: 1}, kills, seed, PAUSE_EXECUTED_S, _say)
-    report.note(f"one durable server, {len(found)} kills: {seen.words()}")
+        found, seen = broken(spec, {SERVER_KILLED: 1}, kills, seed, PAUSE_EXECUTED_S, _log)
+    report.note(f"one durable server, {len(found)} kills: {seen.summary()}")
     stalls = stalls_of(seen.arrivals, found, EXECUTED_S)[SERVER_KILLED]
     add_rows(report, DURABLE, stalls)
     add_distribution(panel, DURABLE, stalls)
@@ -209,15 +225,15 @@ def durable(report: Report, panel: Panel, kills: int, seed: int) -> bool:
     return seen.is_good
 
 
-def over_wan(report: Report, panel: Panel, faults: int, seed: int) -> bool:
-    """The main part again, where everybody reaches the servers over a line with delay, jitter and loss."""
+def over_wan(report: BenchReport, panel: Panel, faults: int, seed: int) -> bool:
+    """Run the main part with all clients behind a line with delay, jitter and loss. Return whether it was right."""
     if (why := wan_problem()) is not None:
         report.note(f"over a line with delay and loss: left out, {why}")
         return True
     line = Line()
-    found, seen = broken(FleetSpec(lags_s=LAGS_S), WEIGHTS, faults, seed, PAUSE_S, _say, line)
+    found, seen = broken(FleetSpec(lags_s=LAGS_S), WEIGHTS, faults, seed, PAUSE_S, _log, line)
     milliseconds = f"{line.delay_s * 1e3:g} to {(line.delay_s + line.jitter_s) * 1e3:g} ms"
-    report.note(f"{milliseconds} one way, {line.loss:.0%} of the packets lost, {len(found):,} faults: {seen.words()}")
+    report.note(f"{milliseconds} one way, {line.loss:.0%} of the packets lost, {len(found):,} faults: {seen.summary()}")
     stalls = stalls_of(seen.arrivals, found)
     for kind in (REPLICA_KILLED, SERVER_KILLED, CONTROL):
         if kind in stalls:
@@ -234,16 +250,18 @@ PARTS = {"merged": merged, "alone": alone, "durable": durable, "wan": over_wan}
 COUNTS = {"merged": 2_200, "alone": 20, "durable": 50, "wan": 150}
 
 
-def _say(words: str) -> None:
-    print(f"    {time.strftime('%H:%M:%S')} {words}", flush=True)
+def _log(text: str) -> None:
+    print(f"    {time.strftime('%H:%M:%S')} {text}", flush=True)
 
 
 def main() -> int:
-    """0 if every output was right, however long it took."""
-    parser = argparse.ArgumentParser(prog="python -m bench.kills")
-    parser.add_argument("--faults", type=int, help=f"in each part; default: {COUNTS}")
-    parser.add_argument("--seed", type=int, default=4)
-    parser.add_argument("--part", choices=PARTS, action="append", help="only this; repeatable; nothing is written")
+    """Run the parts. Return 0 if every output was right, whatever the times."""
+    parser = bench_parser(__doc__, "kills")
+    parser.add_argument("--faults", type=int, help=f"faults in each part; default: {COUNTS}")
+    parser.add_argument("--seed", type=int, default=4, help="from which the faults are drawn (%(default)s)")
+    parser.add_argument(
+        "--part", choices=PARTS, action="append", help="run only this part; repeatable; nothing is written"
+    )
     parser.add_argument("--quick", action="store_true", help="few faults; nothing is written")
     options = parser.parse_args()
     import_all()

@@ -1,4 +1,8 @@
-"""Real processes for the service benchmarks: a server, publishers, a subscriber. ``python -m bench.load ROLE ...``."""
+"""Real processes for the service benchmarks: a server, publishers, a subscriber. ``python -m bench.load ROLE ...``.
+
+Roles: ``flat-out TARGET REPLICA EVENTS PAYLOAD_BYTES``, ``paced TARGET REPLICA EVENTS PAYLOAD_BYTES PER_S START_S`` and
+``subscribe TARGET MODE SKIP``.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +15,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from lmerge.core import engines
+from bench.harness import exit_on_help
 from lmerge.core.batch import AnyBatch, Batch, BatchBuilder
 from lmerge.core.elements import INF
+from lmerge.core.engines import selection
 
 LIVE = 2_000
 STEP = 1_000  # microseconds between starts
@@ -21,19 +26,17 @@ STEP = 1_000  # microseconds between starts
 
 @contextmanager
 def server(*arguments: str) -> Iterator[str]:
-    """A server process of lmerge; its address. ``arguments``: more of ``lmerge serve``."""
+    """Run a server process of lmerge and yield its address. ``arguments``: further ones of ``lmerge serve``."""
     with started("lmerge", "serve", "--port", "0", "--http-port", "-1", *arguments, "--ready-file") as target:
         yield target
 
 
 @contextmanager
 def started(module: str, *arguments: str) -> Iterator[str]:
-    """A server process whose last argument is the file in which it says its port; its address."""
+    """Run a server process whose last argument is its ready file, and yield its address."""
     with tempfile.TemporaryDirectory() as folder:
         ready = Path(folder) / "ready.json"
-        process = subprocess.Popen(
-            [sys.executable, "-m", module, *arguments, str(ready)], stderr=subprocess.DEVNULL
-        )
+        process = subprocess.Popen([sys.executable, "-m", module, *arguments, str(ready)], stderr=subprocess.DEVNULL)
         try:
             while not ready.exists():
                 time.sleep(0.02)
@@ -44,15 +47,17 @@ def started(module: str, *arguments: str) -> Iterator[str]:
 
 
 def start(role: str, *arguments: object, module: str = "bench.load") -> subprocess.Popen[str]:
-    """A load process that waits for a line on its standard input before it begins."""
+    """Start a load process, which waits for a line on its standard input before it begins."""
     return subprocess.Popen(
-        [sys.executable, "-m", module, role, *map(str, arguments)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        [sys.executable, "-m", module, role, *map(str, arguments)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         text=True,
     )
 
 
 def batches(count: int, rows: int, payload_bytes: int) -> list[Batch]:
-    """``count`` events in batches, 1 % stables."""
+    """Return ``count`` events in batches, with 1 % stables."""
     result, builder = [], BatchBuilder()
     for at in range(count):
         builder.insert(b"%0*d" % (payload_bytes, at), at * STEP, (at + LIVE) * STEP)
@@ -66,16 +71,16 @@ def batches(count: int, rows: int, payload_bytes: int) -> list[Batch]:
 
 
 def owned(batch: Batch) -> AnyBatch:
-    """The batch as the best engine here keeps it, as a program that publishes columns would have it."""
-    if engines.best() == engines.PYTHON:
+    """Return the batch in the form of the best engine, as in a program that publishes columns."""
+    if selection.best() == selection.PYTHON:
         return batch
-    from lmerge.core.native import columns_of
+    from lmerge.core.engines.native_engine import columns_of
 
     return columns_of("bench", batch)
 
 
 def publish_flat_out(target: str, replica: str, count: int, payload_bytes: int) -> None:
-    """As fast as it goes. Prints the seconds from "go" to the last ack."""
+    """Publish as fast as possible, from a line on standard input to the last acknowledgement."""
     from lmerge.client import Publisher
 
     load = [owned(batch) for batch in batches(count, 1_000, payload_bytes)]
@@ -88,8 +93,10 @@ def publish_flat_out(target: str, replica: str, count: int, payload_bytes: int) 
 
 
 def publish_paced(target: str, replica: str, count: int, payload_bytes: int, per_s: int, start_s: float) -> None:
-    """Open loop: every 2 ms what is due by then, whether or not anybody keeps up. The payload holds the due time, so
-    waiting in the sender counts as latency."""
+    """Publish in an open loop: every 2 ms the elements that are due, whether or not the server keeps up.
+
+    The payload holds the due time, so waiting in the sender counts as latency.
+    """
     from lmerge.client import Publisher
 
     with Publisher(target, "bench", replica, properties=("key",)) as publisher:
@@ -114,8 +121,10 @@ def publish_paced(target: str, replica: str, count: int, payload_bytes: int, per
 
 
 def subscribe(target: str, mode: str, skip: int) -> None:
-    """Reads until the end. Prints the moment of the last element, the number of elements, and in mode ``latency`` the
-    percentiles of what came after the first ``skip`` events, in ms.
+    """Read until the end of the stream and print a JSON object.
+
+    It holds the time of the last element, the number of elements, and in mode ``latency`` the percentiles in ms of the
+    latencies after the first ``skip`` events.
     """
     from lmerge.client import Subscriber
 
@@ -127,15 +136,19 @@ def subscribe(target: str, mode: str, skip: int) -> None:
         elements += batch.count
         if mode == "latency":
             latencies += [(now - int(payload) / 1e6) * 1e3 for payload in batch.payloads if payload]
-    told: dict[str, float] = {"ended": time.time(), "elements": elements}
+    result: dict[str, float] = {"ended": time.time(), "elements": elements}
     if mode == "latency":
         latencies = sorted(latencies[skip:])
-        told |= {"p50": latencies[len(latencies) // 2], "p99": latencies[int(len(latencies) * 0.99)],
-                 "largest": latencies[-1]}
-    print(json.dumps(told), flush=True)
+        result |= {
+            "p50": latencies[len(latencies) // 2],
+            "p99": latencies[int(len(latencies) * 0.99)],
+            "largest": latencies[-1],
+        }
+    print(json.dumps(result), flush=True)
 
 
 if __name__ == "__main__":
+    exit_on_help(__doc__)
     role, *rest = sys.argv[1:]
     if role == "flat-out":
         publish_flat_out(rest[0], rest[1], int(rest[2]), int(rest[3]))

@@ -1,7 +1,7 @@
-"""One figure of ``against``, measured once: ``python -m bench.probe NAME``. Prints a JSON object: figure -> value.
+"""Measures one figure of ``against`` once: ``python -m bench.probe NAME``. Prints a JSON object: figure -> value.
 
-The bench is always that of the present commit; ``lmerge`` is the one that the interpreter finds, of either commit. So
-both commits get the same load, and only what a user may import can be missing in one of them.
+The bench is always that of the present commit. ``lmerge`` is that of the interpreter, of either commit. So both commits
+get the same load, and only public names of lmerge can be missing in one of them.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Final
+
+from bench.harness import exit_on_help
 
 Figures = dict[str, float]
 
@@ -30,8 +32,8 @@ def _raw() -> Figures:
 def _latency(engine: str, per_s: int) -> Figures:
     from bench.service_latency import once
 
-    told = once(engine, per_s)
-    return {f"latency at 3 x {per_s:,}/s, {engine}, {word}, ms": told[word] for word in ("p50", "p99")}
+    found = once(engine, per_s)
+    return {f"latency at 3 x {per_s:,}/s, {engine}, {part}, ms": found[part] for part in ("p50", "p99")}
 
 
 def _core(engine: str, kind: str, payload_bytes: int) -> Figures:
@@ -55,4 +57,5 @@ PROBES: Final[dict[str, Callable[[], Figures]]] = {
 
 
 if __name__ == "__main__":
+    exit_on_help(__doc__)
     print(json.dumps(PROBES[sys.argv[1]]()), flush=True)

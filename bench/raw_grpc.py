@@ -1,8 +1,9 @@
-"""A raw gRPC stream of the same bytes: what a server of the same library could at most carry.
+"""A raw gRPC stream of the same bytes: the upper limit of a server on the same library.
 
-No merge, no decoding: three publishers stream messages of the size that lmerge's publishers send, the server passes the
-bytes of the first on to one subscriber. The same grpc.aio, the same number of processes, the same loopback. Roles of
-``python -m bench.raw_grpc ROLE ...``, as in ``load``.
+No merge, no decoding: three publishers stream messages of the size that lmerge's publishers send, and the server passes
+the bytes of the first on to one subscriber. The same grpc.aio, the same number of processes, the same loopback. Roles
+of ``python -m bench.raw_grpc ROLE ...``, as in ``load``: ``serve READY_FILE``, ``publish TARGET MESSAGES BYTES`` and
+``subscribe TARGET``.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from typing import Any
 
 import grpc
 
-from lmerge.client.streams import CHANNEL_OPTIONS
+from bench.harness import exit_on_help
+from lmerge.client.connection.streams import CHANNEL_OPTIONS
 
 SERVICE = "bench.Raw"
 
 
 async def serve(ready_file: str) -> None:
-    """Until it is terminated. Passes on what the first publisher says."""
+    """Serve until it is terminated. Pass the bytes of the first publisher on."""
     queue: asyncio.Queue[bytes] = asyncio.Queue(64)
     names: list[str] = []
 
@@ -42,10 +44,17 @@ async def serve(ready_file: str) -> None:
             yield data
 
     server = grpc.aio.server(options=[("grpc.max_receive_message_length", -1)])
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {
-        "Publish": grpc.stream_unary_rpc_method_handler(publish),
-        "Subscribe": grpc.unary_stream_rpc_method_handler(subscribe),
-    }),))
+    server.add_generic_rpc_handlers(
+        (
+            grpc.method_handlers_generic_handler(
+                SERVICE,
+                {
+                    "Publish": grpc.stream_unary_rpc_method_handler(publish),
+                    "Subscribe": grpc.unary_stream_rpc_method_handler(subscribe),
+                },
+            ),
+        )
+    )
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     await asyncio.to_thread(Path(ready_file).write_text, json.dumps({"port": port}))
@@ -53,7 +62,7 @@ async def serve(ready_file: str) -> None:
 
 
 async def publish(target: str, messages: int, message_bytes: int) -> None:
-    """As fast as flow control lets it."""
+    """Publish as fast as flow control permits."""
     async with grpc.aio.insecure_channel(target, options=CHANNEL_OPTIONS) as channel:
         open_call: Any = channel.stream_unary(f"/{SERVICE}/Publish")
         call = open_call()
@@ -67,7 +76,7 @@ async def publish(target: str, messages: int, message_bytes: int) -> None:
 
 
 async def subscribe(target: str) -> None:
-    """Reads until the end. Prints the moment of the last message and the bytes."""
+    """Read until the end of the stream. Print the time of the last message and the number of bytes."""
     async with grpc.aio.insecure_channel(target, options=CHANNEL_OPTIONS) as channel:
         open_call: Any = channel.unary_stream(f"/{SERVICE}/Subscribe")
         call = open_call(b"")
@@ -79,6 +88,7 @@ async def subscribe(target: str) -> None:
 
 
 if __name__ == "__main__":
+    exit_on_help(__doc__)
     role, *rest = sys.argv[1:]
     if role == "serve":
         asyncio.run(serve(rest[0]))

@@ -1,8 +1,8 @@
 """What latency does the merge add, at 3 publishers of 1,000 to 50,000 elements/s each, on both engines?
 
-100-byte payloads, loopback, 2 cores shared by all processes. Open loop: an element's clock starts when it is due, the
-same moment on all three replicas, and stops when the subscriber has it; so waiting in the sender counts. Includes the
-publisher's and the server's batching. Target at 5,000 elements/s: p50 below 5 ms, p99 below 20 ms.
+100-byte payloads, loopback, 2 cores shared by all processes. Open loop: the latency of an element is the time from when
+it is due, which is the same on all three replicas, until the subscriber has it. So waiting in the sender counts. It
+includes the batching of publisher and server. Target at 5,000 elements/s: p50 below 5 ms, p99 below 20 ms.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import time
 
-from bench.harness import Panel, begin, plot
+from bench.harness import Panel, begin, bench_parser, plot
 from bench.load import server, start
-from lmerge.core import engines
+from lmerge.core.engines import selection
 
 RATES_PER_S = (1_000, 5_000, 20_000, 50_000)
 TARGET_PER_S = 5_000
@@ -22,7 +22,7 @@ REPEATS = 3
 
 
 def once(engine: str, per_s: int) -> dict[str, float]:
-    """p50, p99 and the largest, in ms, after the first seconds."""
+    """Return p50, p99 and the largest latency in ms, without the first seconds."""
     with server("--engine", engine) as target:
         reader = start("subscribe", target, "latency", per_s * WARM_S)
         publishers = [start("paced", target, name, per_s * SECONDS, 100, per_s, 0.0) for name in "abc"]
@@ -35,27 +35,30 @@ def once(engine: str, per_s: int) -> dict[str, float]:
             process.stdin.write(f"{began}\n")
             process.stdin.flush()
         assert reader.stdout is not None
-        told: dict[str, float] = json.loads(reader.stdout.readline())
+        result: dict[str, float] = json.loads(reader.stdout.readline())
         for process in (reader, *publishers):
             assert process.wait() == 0
-    return told
+    return result
 
 
 def main() -> None:
+    bench_parser(__doc__, "service_latency").parse_args()
     report = begin((__doc__ or "").splitlines()[0])
-    panels = {word: Panel(f"{word} of the added latency", "elements/s of each publisher", "ms", log="x")
-              for word in ("p50", "p99")}
-    for engine in (engines.NATIVE, engines.PYTHON):
-        if engine == engines.NATIVE and engines.native_problem():
+    panels = {
+        part: Panel(f"{part} of the added latency", "elements/s of each publisher", "ms", log="x")
+        for part in ("p50", "p99")
+    }
+    for engine in (selection.NATIVE, selection.PYTHON):
+        if engine == selection.NATIVE and selection.native_problem():
             continue
         for per_s in RATES_PER_S:
             runs = [once(engine, per_s) for _ in range(REPEATS)]
             rows = {
-                word: report.add(f"{engine}, 3 x {per_s:,}/s: {word}", [run[word] for run in runs], "ms")
-                for word in ("p50", "p99", "largest")
+                part: report.add(f"{engine}, 3 x {per_s:,}/s: {part}", [run[part] for run in runs], "ms")
+                for part in ("p50", "p99", "largest")
             }
-            for word, panel in panels.items():
-                panel.add(f"{engine} engine", per_s, rows[word])
+            for part, panel in panels.items():
+                panel.add(f"{engine} engine", per_s, rows[part])
             if per_s == TARGET_PER_S:
                 p50, p99 = rows["p50"].median, rows["p99"].median
                 verdict = "reached" if p50 < 5 and p99 < 20 else "MISSED"

@@ -1,13 +1,12 @@
 """How long until a subscriber of a merge with 100,000 live events has the whole snapshot?
 
-One server process, a publisher that has said 100,000 events without end, then the clock: from the call until the
-subscriber's own live table holds all of them. Loopback, 2 cores. Payloads of 16 and of 100 bytes. Beside it, in the
-same run, the same bytes read without decoding. Target: below 1 s.
+One server process and a publisher that has published 100,000 events without end. Measured: from the call until the
+subscriber's live table holds all of them. Loopback, 2 cores. Payloads of 16 and of 100 bytes. Beside it, in the same
+run, the same bytes read without decoding. Target: below 1 s.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import tempfile
@@ -15,7 +14,7 @@ import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from bench.harness import Measured, Panel, begin, plot
+from bench.harness import Measured, Panel, begin, bench_parser, plot
 from bench.rig.fleet import MERGE, import_all, serve
 from bench.rig.processes import forked
 from lmerge.core.batch import BatchBuilder
@@ -27,8 +26,8 @@ REPEATS = 7
 TARGET_S = 1.0
 
 
-def publish(target: str, events: int, payload_bytes: int, told: Connection) -> None:
-    """The process that fills the merge, and stays."""
+def publish(target: str, events: int, payload_bytes: int, pipe: Connection) -> None:
+    """Run the process that fills the merge and stays attached."""
     from lmerge.client import Publisher
 
     with Publisher(target, MERGE, "a", properties=("key",)) as publisher:
@@ -39,12 +38,12 @@ def publish(target: str, events: int, payload_bytes: int, told: Connection) -> N
             publisher.publish(builder.build())
         publisher.stable(events)
         publisher.flush()
-        told.send("filled")
-        told.recv()
+        pipe.send("filled")
+        pipe.recv()
 
 
-def snapshot(target: str, events: int, told: Connection) -> None:
-    """A fresh process that reads one snapshot as the library does: it tells the seconds."""
+def snapshot(target: str, events: int, pipe: Connection) -> None:
+    """Run a process that reads one snapshot through the library and sends the seconds."""
     from lmerge.client import AsyncSubscriber
 
     async def read() -> float:
@@ -55,15 +54,15 @@ def snapshot(target: str, events: int, told: Connection) -> None:
                 return time.perf_counter() - began
         raise RuntimeError("the stream ended before its snapshot")
 
-    told.send(asyncio.run(read()))
+    pipe.send(asyncio.run(read()))
 
 
-def raw(target: str, _events: int, told: Connection) -> None:
-    """The same, reading bytes only: what the server and gRPC need."""
+def raw(target: str, _events: int, pipe: Connection) -> None:
+    """Run the same without decoding: the part of the server and of gRPC."""
     import grpc
 
-    from lmerge.client import streams
-    from lmerge.client.streams import CHANNEL_OPTIONS
+    from lmerge.client.connection import streams
+    from lmerge.client.connection.streams import CHANNEL_OPTIONS
     from lmerge.wire.generated import lmerge_pb2 as pb
 
     async def read() -> float:
@@ -75,11 +74,11 @@ def raw(target: str, _events: int, told: Connection) -> None:
                     return time.perf_counter() - began
         raise RuntimeError("the stream ended before its snapshot")
 
-    told.send(asyncio.run(read()))
+    pipe.send(asyncio.run(read()))
 
 
 def run(events: int, payload_bytes: int, repeats: int) -> dict[str, list[float]]:
-    """Seconds of each way of reading."""
+    """Return the seconds of each way of reading."""
     found: dict[str, list[float]] = {"subscriber": [], "bytes only": []}
     with tempfile.TemporaryDirectory(prefix="lmerge-snapshot-", ignore_cleanup_errors=True) as scratch:
         folder = Path(scratch)
@@ -87,12 +86,12 @@ def run(events: int, payload_bytes: int, repeats: int) -> dict[str, list[float]]
         target = f"127.0.0.1:{port}"
         processes = [server, forked("publisher", folder, publish, target, events, payload_bytes)]
         try:
-            assert processes[1].hear() == "filled"
+            assert processes[1].receive() == "filled"
             for at in range(repeats):
                 for name, work in (("subscriber", snapshot), ("bytes only", raw)):
                     reader = forked(f"{name} {at}", folder, work, target, events)
                     processes.append(reader)
-                    found[name].append(reader.hear())
+                    found[name].append(reader.receive())
                     reader.kill()
         finally:
             for process in processes:
@@ -101,7 +100,7 @@ def run(events: int, payload_bytes: int, repeats: int) -> dict[str, list[float]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.snapshot")
+    parser = bench_parser(__doc__, "snapshot")
     parser.add_argument("--quick", action="store_true", help="10,000 events; nothing is written")
     options = parser.parse_args()
     import_all()
@@ -114,8 +113,10 @@ def main() -> None:
             panel.add(name, payload_bytes, row)
             if name == "subscriber":
                 verdict = "reached" if max(seconds) < TARGET_S else "MISSED"
-                report.note(f"target below {TARGET_S:g} s: {verdict} (slowest {max(seconds):.2f} s); load "
-                            f"{os.getloadavg()[0]:.1f}")
+                report.note(
+                    f"target below {TARGET_S:g} s: {verdict} (slowest {max(seconds):.2f} s); load "
+                    f"{os.getloadavg()[0]:.1f}"
+                )
     if not options.quick:
         report.save("snapshot")
         plot("snapshot", "A subscriber's snapshot", [panel], columns=1)

@@ -4,15 +4,14 @@ Real processes: 3 replicas of 6,667 elements/s each, 2 servers, one reader of bo
 minute a replica is killed and started again, every ten minutes the second server; one process of each kind lives for
 the whole run. The resident memory of all is read every 5 s.
 
-Memory is called flat if, after the warm-up, the line through it rises by less than 1 MB an hour, or the 95 % confidence
-interval of its slope holds 0. The line goes through the medians of 20 equal parts of the time, so that single samples,
-which hang together, do not make the interval narrower than it is. The warm-up is a third of the run: what a server
-retains of its output and of its inputs is full by then, and the allocators have seen most of the largest bursts.
+Memory is flat if, after the warm-up, the line through it rises by less than 1 MB an hour, or if the 95 % confidence
+interval of its slope holds 0. The line goes through the medians of 20 equal parts of the time: single samples are
+correlated and would make the interval too narrow. The warm-up is a third of the run: by then the retained output and
+input of a server are full, and the allocators have had most of the largest bursts.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import tempfile
 import time
@@ -23,9 +22,9 @@ from typing import NamedTuple
 
 import psutil
 
-from bench.harness import Measured, Panel, Report, begin, plot
-from bench.rig.fleet import READER, Fleet, FleetSpec, import_all
-from bench.rig.stream import Reference
+from bench.harness import BenchReport, Measured, Panel, begin, bench_parser, plot
+from bench.rig.fleet import READER, FleetSpec, RigFleet, import_all
+from bench.rig.stream import ReferenceStream
 
 EVENTS_PER_S = 5_334  # with adjusts and stables 6,667 elements/s of each replica
 SAMPLE_S = 5.0
@@ -38,21 +37,21 @@ SLOPE_MB_PER_H_MAX = 1.0
 
 
 class Slope(NamedTuple):
-    """MB an hour, and half the width of its 95 % confidence interval."""
+    """The slope in MB an hour, and half the width of its 95 % confidence interval."""
 
     mb_per_h: float
     half_width: float
 
     @property
     def is_flat(self) -> bool:
-        """The criterion; see above. Memory that shrinks does not count against anybody."""
+        """Whether memory is flat by the criterion of the module. Memory that shrinks is flat."""
         return self.mb_per_h < SLOPE_MB_PER_H_MAX or self.mb_per_h - self.half_width <= 0
 
 
 def slope(samples: list[tuple[float, float]]) -> Slope:
-    """The line through (seconds, MB), by the medians of PARTS equal parts."""
+    """Return the slope of the line through (seconds, MB), by the medians of PARTS equal parts."""
     size = len(samples) / PARTS
-    parts = [samples[int(at * size):int((at + 1) * size)] for at in range(PARTS)]
+    parts = [samples[int(at * size) : int((at + 1) * size)] for at in range(PARTS)]
     x = [fmean(second for second, _ in part) / 3600 for part in parts]
     y = [median(mb for _, mb in part) for part in parts]
     x_mean, y_mean = fmean(x), fmean(y)
@@ -63,9 +62,9 @@ def slope(samples: list[tuple[float, float]]) -> Slope:
 
 
 class Soak:
-    """One run: kills by the clock, samples by the clock."""
+    """One run with kills and samples at fixed intervals."""
 
-    def __init__(self, fleet: Fleet, seconds: float, seed: int) -> None:
+    def __init__(self, fleet: RigFleet, seconds: float, seed: int) -> None:
         self.fleet, self.seconds = fleet, seconds
         self.memory: dict[str, list[tuple[float, float]]] = {name: [] for name in fleet.processes}
         self.cpu: dict[str, list[float]] = {name: [] for name in fleet.processes}
@@ -74,11 +73,11 @@ class Soak:
         self._random = Random(seed)
 
     def run(self) -> None:
-        """Until the time is over."""
+        """Run until the time is over."""
         began_s = time.monotonic()
         next_sample, next_kill, next_server = SAMPLE_S, REPLICA_KILL_S, SERVER_KILL_S
         while (now := time.monotonic() - began_s) < self.seconds:
-            self.fleet.listen(min(0.5, max(0.01, next_sample - now)))
+            self.fleet.read_messages(min(0.5, max(0.01, next_sample - now)))
             if now >= next_sample:
                 next_sample += SAMPLE_S
                 self._sample(now)
@@ -112,12 +111,12 @@ class Soak:
 
     @property
     def long_lived(self) -> list[str]:
-        """Those that nobody kills."""
+        """The processes that are not killed."""
         return [name for name in self.memory if name not in (*KILLED_REPLICAS, KILLED_SERVER)]
 
 
-def judge_memory(report: Report, soak: Soak) -> bool:
-    """A row for each process that has lived all the time; whether all are flat."""
+def judge_memory(report: BenchReport, soak: Soak) -> bool:
+    """Add a row for each process that has run all the time. Return whether all are flat."""
     warm_s, all_flat = soak.seconds * WARM_PART, True
     for name in soak.long_lived:
         samples = [sample for sample in soak.memory[name] if sample[0] >= warm_s]
@@ -132,24 +131,26 @@ def judge_memory(report: Report, soak: Soak) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.soak")
-    parser.add_argument("--minutes", type=float, default=60.0)
-    parser.add_argument("--seed", type=int, default=4)
+    parser = bench_parser(__doc__, "soak")
+    parser.add_argument("--minutes", type=float, default=60.0, help="length of the run (%(default)s)")
+    parser.add_argument("--seed", type=int, default=4, help="from which the victims are drawn (%(default)s)")
     parser.add_argument("--quick", action="store_true", help="three minutes; nothing is written")
     options = parser.parse_args()
     import_all()
     report = begin((__doc__ or "").splitlines()[0])
     seconds = 180.0 if options.quick else options.minutes * 60
-    reference = Reference(events_per_s=EVENTS_PER_S)
+    reference = ReferenceStream(events_per_s=EVENTS_PER_S)
     spec = FleetSpec(reference, events_max=int((seconds + 120) * EVENTS_PER_S))
-    with tempfile.TemporaryDirectory(prefix="lmerge-soak-", ignore_cleanup_errors=True) as folder, \
-            Fleet(spec, Path(folder)) as fleet:
+    with (
+        tempfile.TemporaryDirectory(prefix="lmerge-soak-", ignore_cleanup_errors=True) as folder,
+        RigFleet(spec, Path(folder)) as fleet,
+    ):
         fleet.await_whole()
         soak = Soak(fleet, seconds, options.seed)
         soak.run()
         fleet.await_whole()
         seen = fleet.finish()
-    report.note(f"{seconds / 60:g} minutes, {seen.elements:,} elements out, {soak.kills} kills: {seen.words()}")
+    report.note(f"{seconds / 60:g} minutes, {seen.elements:,} elements out, {soak.kills} kills: {seen.summary()}")
     report.add("longest time without output in 5 s", soak.gaps_ms[1:], "ms")
     all_flat = judge_memory(report, soak)
     report.note(

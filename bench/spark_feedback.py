@@ -1,18 +1,17 @@
-"""How much sooner has a Spark query that starts late caught up if the merge tells it what nobody needs any more?
+"""How much sooner has a Spark query that starts late caught up if the merge sends it feedback?
 
-A replica in process has come to the end of a stream of 200,000 events, and stays. Then a query in Spark begins to
-publish the same stream from its beginning: micro-batches of 10,000 rows, each row scored by a Python function of 765 us
-(as an expensive element in ``bench/feedback.py``; the work is real: rounds of a hash), on two cores. Both runs are one
-plan with ``skip_to`` before the function; what differs is whether the server gives feedback.
+A replica in this process has published a stream of 200,000 events to its end, and stays attached. Then a query in Spark
+begins to publish the same stream from its beginning: micro-batches of 10,000 rows, each row scored by a Python function
+of 765 us (as an expensive element in ``bench/feedback.py``; the work is real: rounds of a hash), on two cores. Both
+runs have the same plan, with ``skip_to`` before the function. They differ in whether the server sends feedback.
 
-Measured: seconds from ``start()`` until the query's stable point at the server is that of the other replica. Then that
-one leaves, and the query alone publishes two more batches: the merged output must be the whole stream, each time.
+Measured: seconds from ``start()`` until the query's stable point at the server is that of the other replica. Then the
+other one leaves, and the query alone publishes two more batches. The merged output must be the whole stream each time.
 Target: at least 3 times sooner with feedback.
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import os
@@ -26,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.feedback import EXPENSIVE_US, round_us
-from bench.harness import Measured, Panel, begin, plot
+from bench.harness import Measured, Panel, begin, bench_parser, plot
 from bench.rig.fleet import serve
 from bench.rig.spark import scratch_session
 from lmerge import Publisher, Subscriber
@@ -34,7 +33,7 @@ from lmerge.client import describe_merge
 from lmerge.core.batch import BatchBuilder
 from lmerge.core.elements import NEG_INF, Event
 from lmerge.core.tdb import Tdb
-from lmerge.spark import publish, skip_to
+from lmerge.spark import Payload, publish, skip_to
 from lmerge.wire.rows import RowCodec
 from lmerge.wire.schema import parse_schema
 from lmerge.wire.token import format_token
@@ -54,7 +53,7 @@ RUNS = ("without feedback", "with feedback")
 
 @dataclass(frozen=True)
 class Stream:
-    """``batches`` of ``rows`` events, and a tail."""
+    """A stream of ``batches`` of ``rows`` events, and a tail."""
 
     batches: int
     rows: int
@@ -65,20 +64,21 @@ class Stream:
         return (self.batches + TAIL) * self.rows
 
     def stable_us(self, batches: int) -> int:
-        """The last event's time in so many batches: the watermark when they are done."""
+        """Return the time of the last event of so many batches, which is the watermark after them."""
         return BEGIN_US + (batches * self.rows - 1) * STEP_US
 
     def events(self) -> list[Event]:
-        """What the output must be, as far as it is final in the end."""
+        """Return the events that the output must have, as far as they are final at the end."""
         codec, final_us = RowCodec(SCHEMA), self.stable_us(self.batches + TAIL - 1)
         times = ((at, BEGIN_US + at * STEP_US) for at in range(self.count))
         return [
             Event(vs, codec.encode({"n": at, "score": 7 * at}), vs + LIFE_US)
-            for at, vs in times if vs + LIFE_US < final_us
+            for at, vs in times
+            if vs + LIFE_US < final_us
         ]
 
     def write(self, folder: Path, batch: int) -> None:
-        """The files of a batch; their times say their order."""
+        """Write the files of a batch; their modification times give their order."""
         each = self.rows // FILES
         for number in range(FILES):
             first = batch * self.rows + number * each
@@ -90,7 +90,7 @@ class Stream:
 
 
 def scoring(spark: Any, stream: Stream, source: Path, checkpoint: Path, target: str) -> Any:
-    """The query."""
+    """Return the writer of the query."""
     from pyspark.sql import functions
 
     rounds = stream.rounds
@@ -105,14 +105,22 @@ def scoring(spark: Any, stream: Stream, source: Path, checkpoint: Path, target: 
     rows = skip_to(rows, "until", checkpoint=str(checkpoint))
     rows = rows.withColumn("score", functions.udf(score, "long")("n")).select("ts", "until", "n", "score")
     writer = publish(
-        rows, servers=target, merge=MERGE, replica="late", vs="ts", ve="until", schema=SCHEMA, late="fail",
-        properties=("insert-only",), allow=("udf",),
+        rows,
+        servers=target,
+        merge=MERGE,
+        replica="late",
+        vs="ts",
+        ve="until",
+        late="fail",
+        payload=Payload(schema=SCHEMA),
+        properties=("insert-only",),
+        allow=("udf",),
     )
     return writer.option("checkpointLocation", str(checkpoint))
 
 
 def be_ahead(target: str, stream: Stream) -> Publisher:
-    """The other replica, when it has said all but the tail."""
+    """Return the other replica after it has published all but the tail."""
     codec = RowCodec(SCHEMA)
     publisher = Publisher(target, MERGE, "ahead", schema=SCHEMA, properties=("insert-only",))
     publisher.open()
@@ -127,7 +135,7 @@ def be_ahead(target: str, stream: Stream) -> Publisher:
     return publisher
 
 
-class Output:
+class OutputReader:
     """Reads the merge from its beginning to a stable point, in a thread."""
 
     def __init__(self, target: str, until_us: int) -> None:
@@ -137,7 +145,7 @@ class Output:
         self._thread.start()
 
     def events(self) -> list[Event]:
-        """All that ends before, when it is there."""
+        """Wait for the stable point and return all events that end before it."""
         self._thread.join(WAIT_S_MAX)
         return [event for event in self._tdb.events() if event.ve < self._until_us]
 
@@ -150,8 +158,8 @@ class Output:
 
 
 @dataclass
-class Run:
-    """Seconds until it had caught up, its stable point over time, and whether the output was right."""
+class SparkFeedbackRun:
+    """The result of a run: seconds to catch up, the stable point over time, and whether the output was right."""
 
     seconds: float
     points: list[tuple[float, int]]
@@ -168,8 +176,8 @@ def serving(folder: Path, name: str, lag_us: int) -> Iterator[str]:
         server.kill()
 
 
-def run(spark: Any, name: str, stream: Stream, expected: list[Event]) -> Run:
-    """One server, the replica that is ahead, and the query that comes late."""
+def run(spark: Any, name: str, stream: Stream, expected: list[Event]) -> SparkFeedbackRun:
+    """Run one server, the replica that is ahead, and the query that starts late."""
     with tempfile.TemporaryDirectory(prefix="lmerge-feedback-", ignore_cleanup_errors=True) as scratch:
         folder, source = Path(scratch), Path(scratch, "source")
         source.mkdir()
@@ -177,11 +185,11 @@ def run(spark: Any, name: str, stream: Stream, expected: list[Event]) -> Run:
             stream.write(source, batch)
         with serving(folder, name, stream.rows * STEP_US) as target:
             final_us = stream.stable_us(stream.batches + TAIL - 1)
-            output = Output(target, final_us)
+            output = OutputReader(target, final_us)
             ahead = be_ahead(target, stream)
             began_s = time.monotonic()
             query = scoring(spark, stream, source, folder / "checkpoint", target).start()
-            # A batch runs with the watermark of the one before: caught up is who has done all batches but that.
+            # A batch runs with the watermark of the one before: the query has caught up at that of the last but one.
             points = follow(query, target, stream.stable_us(stream.batches - 1), began_s)
             ahead.close()
             for batch in range(stream.batches, stream.batches + TAIL):
@@ -189,22 +197,22 @@ def run(spark: Any, name: str, stream: Stream, expected: list[Event]) -> Run:
             follow(query, target, final_us, began_s)
             is_right = output.events() == expected
             query.stop()
-    return Run(points[-1][0], points, is_right)
+    return SparkFeedbackRun(points[-1][0], points, is_right)
 
 
 def follow(query: Any, target: str, until_us: int, began_s: float) -> list[tuple[float, int]]:
-    """Where the query is at the server, until it has come so far. Raises what ended it."""
+    """Return the query's stable point at the server over time, up to ``until_us``. Raises if the query ends."""
     points: list[tuple[float, int]] = []
     while not points or points[-1][1] < until_us:
         if query.awaitTermination(LOOK_S) or time.monotonic() - began_s > WAIT_S_MAX:
             raise RuntimeError(f"the query has ended at {points[-1:]}: {query.exception()}")
-        told = {one.replica: one.stable_point for one in describe_merge(target, MERGE).inputs}
-        points.append((time.monotonic() - began_s, told.get("late", NEG_INF)))
+        stable_points = {one.replica: one.stable_point for one in describe_merge(target, MERGE).inputs}
+        points.append((time.monotonic() - began_s, stable_points.get("late", NEG_INF)))
     return points
 
 
-def add_curve(panel: Panel, name: str, found: Run) -> None:
-    """Events behind it, over time; a point for each batch."""
+def add_curve(panel: Panel, name: str, found: SparkFeedbackRun) -> None:
+    """Add the number of events before the stable point over time; a point for each batch."""
     last = NEG_INF
     for seconds, stable_us in found.points:
         if stable_us > max(last, BEGIN_US):
@@ -213,7 +221,7 @@ def add_curve(panel: Panel, name: str, found: Run) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.spark_feedback")
+    parser = bench_parser(__doc__, "spark_feedback")
     parser.add_argument("--quick", action="store_true", help="8 batches of 1,000 rows, once; nothing is written")
     quick = parser.parse_args().quick
     report = begin((__doc__ or "").splitlines()[0])

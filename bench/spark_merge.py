@@ -1,19 +1,19 @@
-"""How many elements a second does a merge take as a Spark query, by shards, beside the service's own core?
+"""How many elements a second does a merge take as a Spark query, by shards, compared with the core alone?
 
 Two inputs, 16-byte payloads, 20 % disorder, 1 % stables, 100,000 live events; R3; ``local[2]`` and as many shuffle
-partitions as shards. Each batch reads one file of each input, once of 100,000 elements and once of 400,000: how much of
-a batch does not depend on what is in it. Left out: the first batch, in which workers start, and what remains for the
-last. Spark's figure is all of it: Parquet, packing, two shuffles, state, rows of the output; wall time. Beside it the
-core alone, on one thread, with batches as they come from the network, and a query that only reads the same files.
+partitions as shards. Each batch reads one file of each input, once of 100,000 elements and once of 400,000, to show the
+cost of a batch that does not depend on its size. Left out: the first batch, in which workers start, and the last, which
+is smaller. Spark's figure includes everything: Parquet, packing, two shuffles, state, rows of the output; wall time.
+Beside it: the core alone, on one thread, with batches as they come from the network, and a query that only reads the
+same files.
 
-Then what a batch pays for state, the two ways it could be kept: a snapshot of the merge and its restore, against one
-read and one write of Spark's map state for each node that changes.
+Then the cost of state per batch, in two ways: a snapshot of the merge and its restore, against one read and one write
+of Spark's map state for each node that changes.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 import time
 import warnings
@@ -27,14 +27,16 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from bench.core_r3 import WORDS, arrivals
-from bench.harness import Report, begin, timed
+from bench.core_r3 import PROPERTIES, arrivals
+from bench.harness import BenchReport, begin, bench_parser, timed
 from bench.rig.spark import scratch_session
 from lmerge.core.batch import AnyBatch
-from lmerge.core.engines import best
+from lmerge.core.engines.selection import best
 from lmerge.core.merge import Merge
-from lmerge.spark.columns import batch_of
-from lmerge.spark.merging import merge
+from lmerge.core.merge_config import MergeConfig
+from lmerge.core.snapshot import restored, snapshot_of
+from lmerge.spark.merging.query import merge
+from lmerge.spark.sink.columns import batch_of
 from lmerge.testing.workload import Workload, workload
 
 SHARDS = (1, 2, 4)
@@ -48,7 +50,7 @@ SCHEMA = "`order` long, kind string, payload binary, vs long, ve long, vold long
 
 
 class Nodes(StatefulProcessor):
-    """One read and one write of map state a row; says how many seconds they took."""
+    """Does one read and one write of map state for each row, and returns the seconds that they took."""
 
     def init(self, handle: Any) -> None:
         self._nodes = handle.getMapState("nodes", "vs long, payload binary", "ends array<long>")
@@ -66,7 +68,7 @@ class Nodes(StatefulProcessor):
 
 
 def write_inputs(folder: Path, inputs: Sequence[Sequence[AnyBatch]]) -> list[int]:
-    """A folder of Parquet files an input, one file a batch. How many elements each batch of the query has."""
+    """Write a folder of Parquet files per input, one file a batch. Return the number of elements of each batch."""
     counts = [0] * max(map(len, inputs))
     for number, batches in enumerate(inputs):
         where = folder / f"in{number}"
@@ -74,11 +76,16 @@ def write_inputs(folder: Path, inputs: Sequence[Sequence[AnyBatch]]) -> list[int
         order = 0
         for at, batch in enumerate(batches):
             stables = [kind == 2 for kind in batch.kinds]
-            table = pa.table({
-                "order": pa.array(range(order, order + batch.count)), "kind": [KINDS[kind] for kind in batch.kinds],
-                "payload": pa.array(batch.payloads, pa.binary(), mask=_mask(stables)), "vs": pa.array(batch.vs),
-                "ve": pa.array(batch.ve), "vold": pa.array(batch.vold),
-            })
+            table = pa.table(
+                {
+                    "order": pa.array(range(order, order + batch.count)),
+                    "kind": [KINDS[kind] for kind in batch.kinds],
+                    "payload": pa.array(batch.payloads, pa.binary(), mask=_mask(stables)),
+                    "vs": pa.array(batch.vs),
+                    "ve": pa.array(batch.ve),
+                    "vold": pa.array(batch.vold),
+                }
+            )
             order += batch.count
             counts[at] += batch.count
             pq.write_table(table, where / f"{at:04}.parquet")
@@ -97,7 +104,7 @@ def stream(spark: SparkSession, folder: Path) -> DataFrame:
 
 
 def spark_rate(spark: SparkSession, folder: Path, counts: list[int], shards: int | None) -> float:
-    """Elements a second of all batches but the first and the last, by Spark's own clock; ``shards`` None: only read."""
+    """Return elements a second of all batches but the first and the last; ``shards`` None: the query only reads."""
     inputs = [stream(spark, one) for one in sorted(folder.glob("in*"))]
     if shards is None:
         rows = reduce(DataFrame.unionAll, inputs)
@@ -115,29 +122,30 @@ def spark_rate(spark: SparkSession, folder: Path, counts: list[int], shards: int
 
 
 def core_rate(order: list[tuple[str, AnyBatch]]) -> float:
-    """The same, one core of the service's engine."""
+    """Return the elements a second of the core alone, on the engine of the service."""
+
     def run() -> None:
-        merging = Merge("r3", track_live=False)
+        merging = Merge(MergeConfig("r3", track_live=False))
         for name in sorted({name for name, _ in order}):
-            merging.attach(name, WORDS["r3"])
+            merging.attach(name, PROPERTIES["r3"])
         for name, batch in order:
             assert not merging.apply(name, batch).detached
 
     return sum(batch.count for _, batch in order) / timed(run)
 
 
-def measure_state(report: Report, spark: SparkSession, folder: Path, order: list[tuple[str, AnyBatch]]) -> None:
-    """Microseconds a live event for a snapshot and its restore; microseconds a node for map state."""
-    merging = Merge("r3", track_live=False)
+def measure_state(report: BenchReport, spark: SparkSession, folder: Path, order: list[tuple[str, AnyBatch]]) -> None:
+    """Measure microseconds per live event of a snapshot and of its restore, and per node of map state."""
+    merging = Merge(MergeConfig("r3", track_live=False))
     for name in sorted({name for name, _ in order}):
-        merging.attach(name, WORDS["r3"])
+        merging.attach(name, PROPERTIES["r3"])
     for name, batch in order[: len(order) // 2]:
         merging.apply(name, batch)
-    data, live = merging.snapshot(), merging.live_count
-    taken = [timed(merging.snapshot) / live * 1e6 for _ in range(REPEATS)]
-    restored = [timed(lambda: Merge.restore(data)) / live * 1e6 for _ in range(REPEATS)]
+    data, live = snapshot_of(merging), merging.live_count
+    taken = [timed(lambda: snapshot_of(merging)) / live * 1e6 for _ in range(REPEATS)]
+    took = [timed(lambda: restored(data)) / live * 1e6 for _ in range(REPEATS)]
     snapshot = report.add(f"snapshot of {live:,} live events", taken, "us/event")
-    restore = report.add(f"restore of {live:,} live events", restored, "us/event")
+    restore = report.add(f"restore of {live:,} live events", took, "us/event")
     per_node: list[float] = []
 
     def keep(rows: DataFrame, _: int) -> None:
@@ -145,8 +153,11 @@ def measure_state(report: Report, spark: SparkSession, folder: Path, order: list
 
     spark.conf.set("spark.sql.shuffle.partitions", "1")
     rows = stream(spark, folder / "in0").where("kind = 'insert'").selectExpr("1 g", "vs", "payload", "`order` o")
-    timed_nodes = rows.where(f"o % {max(1, SPECS[0].batch_rows // NODES)} = 0").groupBy("g").transformWithState(
-        Nodes(), "rows long, seconds double", "Append", "None")
+    timed_nodes = (
+        rows.where(f"o % {max(1, SPECS[0].batch_rows // NODES)} = 0")
+        .groupBy("g")
+        .transformWithState(Nodes(), "rows long, seconds double", "Append", "None")
+    )
     with tempfile.TemporaryDirectory(dir=folder) as checkpoint:
         query = timed_nodes.writeStream.foreachBatch(keep).option("checkpointLocation", checkpoint)
         query.trigger(availableNow=True).start().awaitTermination()
@@ -156,7 +167,9 @@ def measure_state(report: Report, spark: SparkSession, folder: Path, order: list
 
 
 def main() -> None:
-    quick = "--quick" in sys.argv
+    parser = bench_parser(__doc__, "spark_merge")
+    parser.add_argument("--quick", action="store_true", help="small; nothing is written")
+    quick = parser.parse_args().quick
     specs, repeats = (QUICK, 1) if quick else (SPECS, REPEATS)
     warnings.filterwarnings("ignore", message=".*pandas", category=FutureWarning)
     report = begin((__doc__ or "").splitlines()[0])
@@ -168,9 +181,9 @@ def main() -> None:
 
 
 def measure_rates(
-    report: Report, spark: SparkSession, folder: Path, spec: Workload, repeats: int
+    report: BenchReport, spark: SparkSession, folder: Path, spec: Workload, repeats: int
 ) -> list[tuple[str, AnyBatch]]:
-    """Elements a second, of the core and of Spark, with batches of this size; gives them in the order of arrival."""
+    """Measure elements a second of the core and of Spark with batches of this size. Return them in order of arrival."""
     folder.mkdir()
     inputs = [list(batches) for batches in workload(spec)]
     counts = write_inputs(folder, inputs)
@@ -187,7 +200,7 @@ def measure_rates(
 
 
 def _columns(batch: AnyBatch) -> AnyBatch:
-    """On the best engine."""
+    """Return a batch in the form of the best engine."""
     vs, ve, vold = (pa.array(column, pa.int64()) for column in (batch.vs, batch.ve, batch.vold))
     return batch_of(batch.kinds, vs, ve, vold, pa.array(batch.payloads, pa.binary()))
 

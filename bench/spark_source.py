@@ -1,16 +1,15 @@
 """How many rows a second does Spark read from a merge, in each envelope?
 
 One session of ``local[2]`` and one ``lmerge serve`` on one machine of 2 cores. The merge holds 2,000,000 events with
-four small columns, all of them decided; a query with ``availableNow`` reads them from the beginning, 250,000 rows a
-batch, columns decoded, into ``noop``. Counted: all batches but the first two, in which workers start and the driver
-reads ahead, by Spark's own clock. Beside it, in turns in the same run: the same rows from Parquet, and from a source in
-Python whose Arrow batches are ready, which is what Spark asks for any source in Python. Target: final, >= 200,000
+four small columns, all of them decided. A query with ``availableNow`` reads them from the beginning into ``noop``,
+250,000 rows a batch, with decoded columns. Counted: all batches but the first two, in which workers start and the
+driver reads ahead, by Spark's own clock. Beside it, in turns in the same run: the same rows from Parquet, and from a
+source in Python with prepared Arrow batches, which is the cost of any source in Python. Target: final, >= 200,000
 rows/s.
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from functools import partial
 from itertools import count
@@ -21,12 +20,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyspark
 
-from bench.harness import Panel, Report, begin, plot
+from bench.harness import BenchReport, Panel, begin, bench_parser, plot
 from bench.load import server
 from bench.rig.spark import SMALL, by_turns, rows_per_s, run_to_end, scratch_session, small_columns
 from lmerge.client import Publisher
 from lmerge.spark import register
-from lmerge.spark.envelope_rows import ENVELOPES, FINAL
+from lmerge.spark.source.envelope_rows import ENVELOPES, FINAL
 from lmerge.wire.arrow import insert_columns
 from lmerge.wire.rows import RowCodec
 from lmerge.wire.schema import parse_schema
@@ -38,20 +37,20 @@ PIECE = 10_000  # rows that are made at a time
 PARQUET, READY = "Parquet", "a source in Python, batches ready"
 
 
-class Size(NamedTuple):
-    """``events`` in the merge; ``rows_max`` a batch."""
+class SourceBenchSize(NamedTuple):
+    """The size of a run: ``events`` in the merge; ``rows_max`` a batch."""
 
     events: int
     rows_max: int
     repeats: int
 
 
-FULL = Size(events=2_000_000, rows_max=250_000, repeats=5)
-QUICK = Size(events=200_000, rows_max=50_000, repeats=1)
+FULL = SourceBenchSize(events=2_000_000, rows_max=250_000, repeats=5)
+QUICK = SourceBenchSize(events=200_000, rows_max=50_000, repeats=1)
 
 
 def pieces(events: int) -> Any:
-    """The events in tables, in order."""
+    """Yield the events in tables, in order."""
     for first in range(0, events, PIECE):
         numbers = range(first, min(events, first + PIECE))
         vs = pa.array([at * STEP_US for at in numbers], pa.int64()).cast(pa.timestamp("us", "UTC"))
@@ -60,7 +59,7 @@ def pieces(events: int) -> Any:
 
 
 def fill(target: str, events: int) -> None:
-    """A replica says them and leaves."""
+    """Publish the events as one replica, which then leaves."""
     schema = parse_schema(SMALL)
     codec = RowCodec(schema)
     with Publisher(target, MERGE, "a", properties=("insert-only", "ordered", "key"), schema=schema) as publisher:
@@ -70,34 +69,39 @@ def fill(target: str, events: int) -> None:
         publisher.flush()
 
 
-def write_files(folder: Path, size: Size) -> None:
-    """The same rows in Parquet, one file a batch."""
+def write_files(folder: Path, size: SourceBenchSize) -> None:
+    """Write the same rows to Parquet, one file a batch."""
     folder.mkdir()
     table = pa.concat_tables(pieces(size.events))
     for number, first in enumerate(range(0, size.events, size.rows_max)):
         pq.write_table(table.slice(first, size.rows_max), folder / f"{number:04}.parquet", row_group_size=PIECE * 4)
 
 
-def from_merge(spark: Any, target: str, envelope: str, size: Size) -> Any:
-    """What the query reads in an envelope."""
-    options = {"servers": target, "merge": MERGE, "startingOffsets": f"{MERGE}@-inf", "envelope": envelope,
-               "maxRowsPerBatch": size.rows_max}
+def from_merge(spark: Any, target: str, envelope: str, size: SourceBenchSize) -> Any:
+    """Return the stream of a merge in an envelope."""
+    options = {
+        "servers": target,
+        "merge": MERGE,
+        "startingOffsets": f"{MERGE}@-inf",
+        "envelope": envelope,
+        "maxRowsPerBatch": size.rows_max,
+    }
     return spark.readStream.format("lmerge").options(**options).load()
 
 
 def from_parquet(spark: Any, folder: Path) -> Any:
-    """The same rows from files."""
+    """Return the stream of the same rows from files."""
     columns = "carrier string, flight bigint, delay double, minutes bigint, vs timestamp, ve timestamp"
     return spark.readStream.schema(columns).option("maxFilesPerTrigger", 1).parquet(str(folder))
 
 
-def from_ready(spark: Any, size: Size) -> Any:
-    """As many rows from a source that has nothing to do."""
+def from_ready(spark: Any, size: SourceBenchSize) -> Any:
+    """Return a stream of as many rows from a source with prepared batches."""
     return spark.readStream.format("bench_ready").options(rows=size.events, rows_max=size.rows_max).load()
 
 
-def measure(report: Report, spark: Any, folder: Path, size: Size) -> Panel:
-    """Every source in every repeat."""
+def measure(report: BenchReport, spark: Any, folder: Path, size: SourceBenchSize) -> Panel:
+    """Measure every source in every repeat."""
     checkpoints = count()
 
     def rate(rows: Any) -> float:
@@ -109,7 +113,8 @@ def measure(report: Report, spark: Any, folder: Path, size: Size) -> Panel:
     with server("--retain-bytes", str(2**30)) as target:
         fill(target, size.events)
         works: dict[str, Callable[[], float]] = {
-            PARQUET: lambda: rate(from_parquet(spark, folder / "files")), READY: lambda: rate(from_ready(spark, size)),
+            PARQUET: lambda: rate(from_parquet(spark, folder / "files")),
+            READY: lambda: rate(from_ready(spark, size)),
             **{name: partial(lambda name: rate(from_merge(spark, target, name, size)), name) for name in ENVELOPES},
         }
         found = by_turns(works, size.repeats)
@@ -121,7 +126,7 @@ def measure(report: Report, spark: Any, folder: Path, size: Size) -> Panel:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.spark_source")
+    parser = bench_parser(__doc__, "spark_source")
     parser.add_argument("--quick", action="store_true", help="small; nothing is written")
     options = parser.parse_args()
     size = QUICK if options.quick else FULL

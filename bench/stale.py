@@ -1,7 +1,7 @@
 """Which results are older than the code that they measure? ``make bench-stale``; exit code 1 if any is.
 
-A result in ``bench/results`` names the commit that it was measured at. It is stale if any path that its bench measures
-(``MEASURES``, and the bench itself) differs from that commit, committed or not; a plot, if its result is newer.
+A result in ``bench/results`` names the commit that it was measured at. It is stale if a path that its bench measures
+(``MEASURES``, and the bench itself) differs from that commit, committed or not. A plot is stale if its result is newer.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Final
+
+from bench.harness import bench_parser
 
 ROOT: Final = Path(__file__).parent.parent
 
@@ -52,7 +54,7 @@ _SHOWN: Final = 3
 
 
 def stale(root: Path, measures: dict[str, tuple[str, ...]]) -> dict[str, str]:
-    """File name of each stale result or plot of ``root`` -> why."""
+    """Return the file name of each stale result or plot of ``root`` -> the reason."""
     found: dict[str, str] = {}
     results = root / "bench" / "results"
     for path in sorted(results.glob("*.json")):
@@ -68,14 +70,14 @@ def stale(root: Path, measures: dict[str, tuple[str, ...]]) -> dict[str, str]:
 
 
 def commit_of(result: Path) -> str:
-    """The commit that a result was measured at; empty if it names none."""
+    """Return the commit that a result was measured at; empty if it names none."""
     machine = json.loads(result.read_text()).get("machine", {})
     return str(machine.get("commit", ""))
 
 
 def _why(root: Path, result: Path, measures: dict[str, tuple[str, ...]]) -> str:
     if result.stem not in measures:
-        return "nothing says what it measures: give it a line in bench/stale.py"
+        return "its measured paths are not declared: give it a line in bench/stale.py"
     commit = commit_of(result)
     if not commit or _git(root, "cat-file", "-e", f"{commit}^{{commit}}") is None:
         return f"its commit {commit or 'none'!r} is not in this repository"
@@ -99,12 +101,13 @@ def _why_plot(root: Path, plot: Path) -> str:
 
 
 def _git(root: Path, *arguments: str) -> str | None:
-    """What git prints; None if it fails."""
+    """Return the output of git; None if it fails."""
     done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=False)
     return done.stdout.strip() if done.returncode == 0 else None
 
 
 def main() -> int:
+    bench_parser(__doc__, "stale").parse_args()
     found = stale(ROOT, MEASURES)
     for name, why in found.items():
         print(f"{name}: {why}")

@@ -1,15 +1,14 @@
 """Do 100 subscribers of one merge of 10,000 elements/s keep up, and what does each of them cost the server?
 
 One publisher process of 10,000 elements/s (100-byte payloads), one server process, 100 subscriptions, 2 cores shared by
-all. The readers are not what is measured: a few processes hold all subscriptions and read bytes, without decoding them,
-over one gRPC connection for every subscription. Counted: how old the newest batch of a reader was when it came (the
-batch's stable is the moment at which it was due; one message in some is decoded for that), whether any was cut off, and
-the seconds of a core that the server took. Then the number of subscribers is raised, to see where it ends.
+all. The readers are not measured: a few processes hold all subscriptions and read bytes without decoding them, over one
+gRPC connection for each subscription. Counted: the age of a batch when it arrives (its stable is the time at which it
+was due; a sample of the messages is decoded for that), whether a subscriber was cut off, and the CPU seconds of the
+server. Then the number of subscribers is raised, to find the largest that keeps up.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import gc
 import os
@@ -21,9 +20,9 @@ from typing import Any
 
 import psutil
 
-from bench.harness import Panel, begin, plot
+from bench.harness import Panel, begin, bench_parser, plot
 from bench.rig.fleet import MERGE, import_all, serve
-from bench.rig.processes import Process, forked
+from bench.rig.processes import RigProcess, forked
 from bench.rig.stalls import percentile
 from lmerge.core.batch import BatchBuilder
 from lmerge.core.elements import INF, STABLE
@@ -36,15 +35,15 @@ TICK_S = 0.002
 SAMPLED_S = 0.25  # how often a subscription decodes a message
 TARGET = 100
 PATIENCE_S = 30.0
-AGE_S_MAX = 1.0  # who is never further behind keeps up
+AGE_S_MAX = 1.0  # a subscriber that is never further behind keeps up
 COUNTS = (1, 10, 50, 100, 200)
 """Subscribers."""
 
 
-def publish(target: str, per_s: int, seconds: float, epoch_s: float, told: Connection) -> None:
-    """The process of the publisher; stables every tick say when."""
+def publish(target: str, per_s: int, seconds: float, epoch_s: float, pipe: Connection) -> None:
+    """Run the process of the publisher. The stable of each tick is the time at which its batch was due."""
     asyncio.run(_publish(target, per_s, seconds, epoch_s))
-    told.send("done")
+    pipe.send("done")
 
 
 async def _publish(target: str, per_s: int, seconds: float, epoch_s: float) -> None:
@@ -68,26 +67,28 @@ async def _publish(target: str, per_s: int, seconds: float, epoch_s: float) -> N
         await publisher.flush()
 
 
-def read(target: str, first: int, count: int, end_s: float, told: Connection) -> None:
-    """The process of ``count`` subscriptions: ("read", ages in s, messages, bytes, ends)."""
+def read(target: str, first: int, count: int, end_s: float, pipe: Connection) -> None:
+    """Run the process of ``count`` subscriptions. It sends (ages in s, messages, bytes, ends)."""
     gc.disable()
-    told.send(asyncio.run(_read_all(target, first, count, end_s)))
+    pipe.send(asyncio.run(_read_all(target, first, count, end_s)))
 
 
 async def _read_all(target: str, first: int, count: int, end_s: float) -> tuple[list[float], int, int, list[str]]:
     reads = [_read(target, f"r{at}", end_s) for at in range(first, first + count)]
     found = await asyncio.gather(*reads)
     return (
-        [age for ages, _, _, _ in found for age in ages], sum(messages for _, messages, _, _ in found),
-        sum(size for _, _, size, _ in found), [end for _, _, _, end in found],
+        [age for ages, _, _, _ in found for age in ages],
+        sum(messages for _, messages, _, _ in found),
+        sum(size for _, _, size, _ in found),
+        [end for _, _, _, end in found],
     )
 
 
 async def _read(target: str, name: str, end_s: float) -> tuple[list[float], int, int, str]:
     import grpc
 
-    from lmerge.client import streams
-    from lmerge.client.streams import CHANNEL_OPTIONS
+    from lmerge.client.connection import streams
+    from lmerge.client.connection.streams import CHANNEL_OPTIONS
     from lmerge.wire.generated import lmerge_pb2 as pb
 
     ages: list[float] = []
@@ -115,7 +116,7 @@ async def _read(target: str, name: str, end_s: float) -> tuple[list[float], int,
 
 
 def _newest(response: Any) -> int | None:
-    """The last stable of a message."""
+    """Return the last stable of a message."""
     from array import array
 
     batch = response.batch
@@ -123,8 +124,8 @@ def _newest(response: Any) -> int | None:
     return int(array("q", batch.vs)[at]) if at >= 0 else None
 
 
-class Found:
-    """What one number of subscribers came to."""
+class SubscribersResult:
+    """The results for one number of subscribers."""
 
     def __init__(self, ages: list[float], messages: int, ends: list[str], server_cores: float) -> None:
         self.ages_ms = [age * 1e3 for age in ages]
@@ -136,20 +137,21 @@ class Found:
         return self.complete == count and percentile(self.ages_ms, 0.99) < AGE_S_MAX * 1e3
 
 
-def run(count: int, per_s: int, seconds: float) -> Found:
-    """So many subscribers of a merge of so many elements a second."""
+def run(count: int, per_s: int, seconds: float) -> SubscribersResult:
+    """Run so many subscribers of a merge of so many elements a second."""
     with tempfile.TemporaryDirectory(prefix="lmerge-subscribers-", ignore_cleanup_errors=True) as scratch:
         folder = Path(scratch)
         server, port = serve("server", folder)
         target = f"127.0.0.1:{port}"
-        processes: list[Process] = [server]
+        processes: list[RigProcess] = [server]
         epoch_s = time.monotonic() + 1.0 + count / 100
         end_s = epoch_s + seconds - 1.0
         try:
             shares = [len(range(at, count, READERS)) for at in range(READERS)]
             readers = [
                 forked(f"readers {at}", folder, read, target, sum(shares[:at]), share, end_s)
-                for at, share in enumerate(shares) if share
+                for at, share in enumerate(shares)
+                if share
             ]
             processes += readers
             processes.append(forked("publisher", folder, publish, target, per_s, seconds, epoch_s))
@@ -158,19 +160,20 @@ def run(count: int, per_s: int, seconds: float) -> Found:
             before, before_s = sum(watched.cpu_times()[:2]), time.monotonic()
             time.sleep(max(0.0, epoch_s + seconds - time.monotonic()))
             cores = (sum(watched.cpu_times()[:2]) - before) / (time.monotonic() - before_s)
-            found = [reader.hear() for reader in readers]
+            found = [reader.receive() for reader in readers]
         finally:
             for process in processes:
                 process.kill()
-    return Found(
-        [age for ages, _, _, _ in found for age in ages], sum(messages for _, messages, _, _ in found),
-        [end for _, _, _, ends in found for end in ends], cores,
+    return SubscribersResult(
+        [age for ages, _, _, _ in found for age in ages],
+        sum(messages for _, messages, _, _ in found),
+        [end for _, _, _, ends in found for end in ends],
+        cores,
     )
 
 
-
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.subscribers")
+    parser = bench_parser(__doc__, "subscribers")
     parser.add_argument("--quick", action="store_true", help="10 subscribers for 5 s; nothing is written")
     options = parser.parse_args()
     import_all()
@@ -180,15 +183,15 @@ def main() -> None:
     best = 0
     for count in (10,) if options.quick else COUNTS:
         found = run(count, PER_S, 6.0 if options.quick else SECONDS)
-        words = f"{count} subscribers"
-        age.add("p50", count, report.add(f"{words}: age, p50", [percentile(found.ages_ms, 0.5)], "ms"))
-        age.add("p99", count, report.add(f"{words}: age, p99", [percentile(found.ages_ms, 0.99)], "ms"))
-        cores.add("server", count, report.add(f"{words}: server", [found.server_cores], "cores"))
-        report.add(f"{words}: messages to each", [found.messages / count], "messages")
+        label = f"{count} subscribers"
+        age.add("p50", count, report.add(f"{label}: age, p50", [percentile(found.ages_ms, 0.5)], "ms"))
+        age.add("p99", count, report.add(f"{label}: age, p99", [percentile(found.ages_ms, 0.99)], "ms"))
+        cores.add("server", count, report.add(f"{label}: server", [found.server_cores], "cores"))
+        report.add(f"{label}: messages to each", [found.messages / count], "messages")
         kept = found.keeps_up(count)
         best = count if kept else best
         report.note(
-            f"{words}: {found.complete} read everything; {'keep up' if kept else 'do NOT keep up'} "
+            f"{label}: {found.complete} read everything; {'keep up' if kept else 'do NOT keep up'} "
             f"{found.problems[:2] or ''}; load {os.getloadavg()[0]:.1f}"
         )
     verdict = "reached" if best >= TARGET else "MISSED"

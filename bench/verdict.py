@@ -1,7 +1,7 @@
-"""Is a figure of this commit worse than that of another one? Samples of both, taken alternately in one run.
+"""Decides whether a figure of this commit is worse than that of another one, by samples taken in turns in one run.
 
-The *spread* of two samples is the larger of their ranges (max - min). A median that is worse by more than the spread is
-worse; so equal samples never are, and a shift of all values by more than their range always is.
+The *spread* of two samples is the larger of their ranges (max - min). A figure is worse if its median is worse by more
+than the spread. So equal samples are never worse, and a shift of all values by more than their range always is.
 """
 
 from __future__ import annotations
@@ -16,22 +16,24 @@ SAME: Final = "same"
 MISSING: Final = "missing"
 
 
-class Verdict(NamedTuple):
-    """``ratio``: the median now to the median before; ``spread``: in parts of the median before. 0 where missing."""
+class FigureVerdict(NamedTuple):
+    """The result of a comparison. ``outcome``: WORSE, BETTER, SAME or MISSING. ``ratio``: the median now to the median
+    before; ``spread``: in parts of the median before; both are 0 if the figure is missing.
+    """
 
-    word: str
+    outcome: str
     ratio: float
     spread: float
 
 
-def judge(before: Sequence[float], now: Sequence[float], *, more_is_better: bool) -> Verdict:
-    """Compare two samples. One that is empty is missing, which is no verdict on either commit."""
+def judge(before: Sequence[float], now: Sequence[float], *, more_is_better: bool) -> FigureVerdict:
+    """Compare two samples. If one is empty, the figure is MISSING, which is no judgement of either commit."""
     if not before or not now:
-        return Verdict(MISSING, 0.0, 0.0)
+        return FigureVerdict(MISSING, 0.0, 0.0)
     middle = median(before)
     change = median(now) - middle
     spread = max(max(before) - min(before), max(now) - min(now))
     ratio, part = (median(now) / middle, spread / abs(middle)) if middle else (0.0, 0.0)
     if abs(change) <= spread:
-        return Verdict(SAME, ratio, part)
-    return Verdict(BETTER if (change > 0) == more_is_better else WORSE, ratio, part)
+        return FigureVerdict(SAME, ratio, part)
+    return FigureVerdict(BETTER if (change > 0) == more_is_better else WORSE, ratio, part)

@@ -1,4 +1,4 @@
-"""lmerge: N replicas of a continuous query in, one stream out."""
+"""lmerge: merges the streams of N replicas of a continuous query into one stream."""
 
 from __future__ import annotations
 
@@ -10,28 +10,51 @@ if TYPE_CHECKING:
         AsyncSubscriber,
         AsyncView,
         FastForward,
+        Heartbeat,
+        Origin,
         Publisher,
+        PublisherLimits,
         Security,
         Subscriber,
+        SubscriberLimits,
         SubscriptionGap,
         View,
     )
-    from lmerge.client.view import view
+    from lmerge.client.views.view import view
+    from lmerge.core import adapters
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "AsyncPublisher", "AsyncSubscriber", "AsyncView", "FastForward", "Publisher", "Security", "Subscriber",
-    "SubscriptionGap", "View", "__version__", "view",
+    "AsyncPublisher",
+    "AsyncSubscriber",
+    "AsyncView",
+    "FastForward",
+    "Heartbeat",
+    "Origin",
+    "Publisher",
+    "PublisherLimits",
+    "Security",
+    "Subscriber",
+    "SubscriberLimits",
+    "SubscriptionGap",
+    "View",
+    "__version__",
+    "adapters",
+    "view",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    """The client's classes, loaded when first used: whoever needs only the core does not wait for gRPC."""
+    """Load a name when it is first used: a program that needs only the core does not load gRPC."""
     if name == "view":
-        from lmerge.client.view import view
+        from lmerge.client.views.view import view
 
         return view
+    if name == "adapters":
+        from lmerge.core import adapters
+
+        return adapters
     if name in __all__:
         from lmerge import client
 

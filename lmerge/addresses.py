@@ -1,9 +1,9 @@
 """Addresses of servers, as users write them: one rule for clients, commands, options and replicas.
 
     HOST:PORT    merge.example:7171, 10.0.0.7:7171, [2001:db8::7]:7171
-    SCHEME:...   what gRPC understands itself: unix:PATH, dns:///HOST:PORT, ipv4:..., ipv6:..., and others
+    SCHEME:...   gRPC's own forms: unix:PATH, dns:///HOST:PORT, ipv4:..., ipv6:..., and others
 
-A port is a number up to 65535. gRPC takes a larger one modulo 65536, and so would dial another server without a word.
+A port is a number up to 65535. gRPC takes a larger one modulo 65536, and would silently connect to another server.
 """
 
 from __future__ import annotations
@@ -15,17 +15,20 @@ from lmerge.errors import UsageError
 from lmerge.loopback import host_of
 
 PORT_MAX: Final = 65_535
-# As long as a host name may be, with its port; a longer one is no address.
+# Where a server listens, and a client looks for it, if nothing else is given.
+DEFAULT_PORT: Final = 7171
+DEFAULT_SERVER: Final = f"127.0.0.1:{DEFAULT_PORT}"
+# The length of the longest host name with its port; a longer text is no address.
 _LENGTH_MAX: Final = 300
 
-# Those without a port; of the others the last part is HOST:PORT.
+# Schemes without a port; of the others the last part is HOST:PORT.
 _SOCKETS: Final = ("unix:", "unix-abstract:", "vsock:")
 _RESOLVED: Final = re.compile(r"(dns|ipv4|ipv6|xds):(//[^/]*/)?")
 _HOST_PORT: Final = re.compile(r"(\[[0-9A-Fa-f:.]+(%[\w.-]+)?\]|[^\s:/\[\]@,]+):([0-9]{1,10})")
 
 
 def check_address(text: str) -> str:
-    """``text`` if it is the address of a server. Raises UsageError, which says what is wrong with it."""
+    """Return ``text`` if it is the address of a server. Raises UsageError, which names what is wrong with it."""
     if not text.isprintable() or not text.isascii() or len(text) > _LENGTH_MAX or " " in text:
         raise _wrong(text, "it must be printable ASCII without blanks")
     if text.startswith(_SOCKETS):

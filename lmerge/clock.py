@@ -1,4 +1,4 @@
-"""The wall clock and randomness of the service and the client, in one place: a simulation puts its own here.
+"""The wall clock and randomness of the service and the client, in one place. A simulation replaces both.
 
 Durations are measured with the event loop's clock, never with this one: wall clocks jump.
 """
@@ -13,5 +13,5 @@ random = _random.Random()
 
 
 def wall_us() -> int:
-    """Microseconds since the epoch."""
+    """Return the microseconds since the epoch."""
     return time.time_ns() // 1000

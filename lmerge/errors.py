@@ -1,4 +1,4 @@
-"""The error tree. Every error says what was attempted, what was wrong, and where.
+"""The error tree. The message of every error names what was attempted, what was wrong, and where.
 
 ::
 
@@ -11,23 +11,23 @@
     │   ├── StaleIncarnation  an incarnation older than one already seen (a zombie)
     │   ├── Unauthenticated   no credentials, or none that are valid now
     │   ├── PermissionDenied  the credentials do not allow this for this merge, or this replica name
-    │   │   └── Quarantined   the input differed from the others, or an administrator has put it out
+    │   │   └── Quarantined   the input differed from the others, or an administrator quarantined it
     │   ├── PropertiesTooWeak an input promises less than a fixed algorithm needs
     │   ├── InvalidBatch      columns that disagree, unknown kinds, times out of range
     │   │   └── Undecodable   bytes that are no message of the type that the call takes
     │   ├── InvalidRow        a row that does not fit its declared schema
     │   ├── MalformedLine     a line of a recorded session that cannot be read
     │   ├── OutOfRange        a resume token is older than what is retained
-    │   │   └── MergeReset    the merge was reset: what was read of it before does not go on
+    │   │   └── MergeReset    the merge was reset; a stream from before the reset cannot go on
     │   └── LimitExceeded     a batch, payload, queue or count above its documented limit
-    └── Unavailable           nobody's fault: try again, perhaps elsewhere
+    └── Unavailable           not caused by the caller: try again, perhaps elsewhere
         ├── ServerGone        the server cannot be reached or went away
         ├── Draining          the server is shutting down and takes nothing new
-        ├── OutputGap         the output begins anew at a later time; subscribe again to be told
-        ├── TooOften          attempts came faster than is allowed; later ones will do
+        ├── OutputGap         the output goes on at a later time; a new subscription reports where
+        ├── TooOften          attempts came faster than is allowed; later ones will succeed
         ├── SubscriberTooSlow the subscriber was cut off because its queue was full; resync by snapshot
         ├── StoreDamaged      the file of a merge, or of a query's spool, is damaged; it was not opened
-        │   └── MergeSpoiled  the file is whole, and holds a merge that cannot be; `lmerge reset` empties it
+        │   └── MergeSpoiled  the file is whole, but the merge in it is impossible; `lmerge reset` empties it
         ├── StoreFull         the store of a merge, or the spool of a query, cannot be written at present
         ├── StoreInUse        another server has the store
         └── AddressInUse      the address to listen on is taken
@@ -43,17 +43,24 @@ class LmergeError(Exception):
 
 
 class InputViolation(LmergeError):
-    """An input broke a promise: which input, which element, what was promised, what came.
+    """An input broke a promise. The message names the input, the element, what was promised and what came.
 
-    ``code`` is a short stable word for metrics and tests, such as ``insert-below-stable``.
-    ``property_word`` names the broken property where a weaker algorithm could still take the element
+    ``code`` is a short stable name for metrics and tests, such as ``insert-below-stable``.
+    ``property_name`` is the broken property where a weaker algorithm could still take the element
     (``insert-only``, ``ordered``, ``strictly-ordered``, ``deterministic-ties``, ``key``), else None.
     ``index`` is the position of the element in its batch.
     """
 
     def __init__(
-        self, code: str, input_name: str, element: str, promised: str, came: str,
-        *, index: int = 0, property_word: str | None = None,
+        self,
+        code: str,
+        input_name: str,
+        element: str,
+        promised: str,
+        came: str,
+        *,
+        index: int = 0,
+        property_name: str | None = None,
     ) -> None:
         what = f"input {input_name!r} broke its promise ({code}) with {element}"
         super().__init__(f"{what}: promised {promised}, but {came}")
@@ -63,7 +70,7 @@ class InputViolation(LmergeError):
         self.promised = promised
         self.came = came
         self.index = index
-        self.property_word = property_word
+        self.property_name = property_name
 
 
 class UsageError(LmergeError):
@@ -87,15 +94,18 @@ class StaleIncarnation(UsageError):
 
 
 class Unauthenticated(UsageError):
-    """The caller has shown no credentials, or none that are valid now."""
+    """The caller has presented no credentials, or none that are valid now."""
 
 
 class PermissionDenied(UsageError):
-    """The caller is known, and may not do this: not in this merge, or not under this name."""
+    """The caller is authenticated, but may not do this: not in this merge, or not under this name."""
 
 
 class Quarantined(PermissionDenied):
-    """A replica that may not attach until it is released: it said something else than the others, or was put out."""
+    """A replica that may not attach until it is released.
+
+    Its events differed from the others', or an administrator detached it with quarantine.
+    """
 
 
 class PropertiesTooWeak(UsageError):
@@ -107,7 +117,7 @@ class InvalidBatch(UsageError):
 
 
 class Undecodable(InvalidBatch):
-    """Bytes came that are no message of the type that the call takes."""
+    """The bytes of a call are no message of the type that the call takes."""
 
 
 class InvalidRow(UsageError):
@@ -124,11 +134,11 @@ class MalformedLine(UsageError):
 
 
 class OutOfRange(UsageError):
-    """A resume token is older than what the server retains; the words name what it does retain."""
+    """A resume token is older than what the server retains; the message names what it does retain."""
 
 
 class MergeReset(OutOfRange):
-    """An administrator has reset the merge: a new epoch of it began empty, and no token of another epoch goes on."""
+    """An administrator has reset the merge: a new epoch began, empty. Tokens of other epochs cannot be resumed."""
 
 
 class LimitExceeded(UsageError):
@@ -136,7 +146,7 @@ class LimitExceeded(UsageError):
 
 
 class Unavailable(LmergeError):
-    """Nobody's fault; trying again, perhaps elsewhere, can help."""
+    """Root of errors that the caller did not cause; trying again, perhaps elsewhere, can help."""
 
 
 class ServerGone(Unavailable):
@@ -146,15 +156,18 @@ class ServerGone(Unavailable):
 class Draining(Unavailable):
     """The server is shutting down and takes nothing new."""
 
-    WORDS: Final = "the server is draining; try another server, or this one later"
+    MESSAGE: Final = "the server is draining; try another server, or this one later"
 
 
 class OutputGap(Unavailable):
-    """No input could tell a stretch of time any more, and the output goes on behind it: subscribe again to be told."""
+    """No input could supply a stretch of time any more, and the output goes on behind it.
+
+    A new subscription reports where it is complete from.
+    """
 
 
 class TooOften(Unavailable):
-    """Attempts came faster than is allowed; the next ones, later, will do."""
+    """Attempts came faster than is allowed; later attempts will succeed."""
 
 
 class SubscriberTooSlow(Unavailable):
@@ -162,11 +175,11 @@ class SubscriberTooSlow(Unavailable):
 
 
 class StoreDamaged(Unavailable):
-    """The file of a merge is damaged, so the merge was not opened; the words say which file, and what can be done."""
+    """The file of a merge is damaged, so the merge was not opened; the message names the file and what can be done."""
 
 
 class MergeSpoiled(StoreDamaged):
-    """The file of a merge is whole, but what it declares cannot be, such as its schema; the words say what it is."""
+    """The file of a merge is whole, but what it declares is impossible, such as its schema; the message names it."""
 
 
 class StoreFull(Unavailable):

@@ -1,7 +1,7 @@
-"""Files that are their owner's alone: what servers and commands write holds payloads, names and secrets.
+"""Files that only their owner may read: what servers and commands write holds payloads, names and secrets.
 
-Modes are given when a file is made, so that there is no moment in which others could open it; the umask can take
-rights away and cannot add any. A file or folder that is there already keeps the mode that somebody gave it.
+The mode is set when a file is made, so there is no moment in which others could open it; the umask can take
+rights away and cannot add any. A file or folder that exists already keeps its mode.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 PRIVATE_FILE: Final = 0o600
 PRIVATE_FOLDER: Final = 0o700
-# For what holds no secret and is made for other programs, such as the ports of a server.
+# For files that hold no secret and are made for other programs, such as the ports of a server.
 PUBLIC_FILE: Final = 0o644
 
 
@@ -33,14 +33,16 @@ def make_file(path: Path) -> None:
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Write ``data`` to ``path``, which may be a device, and is made for its owner only. Raises OSError."""
+    """Write ``data`` to ``path``, which may be a device. A new file is made for its owner only. Raises OSError."""
     with open(opened(path), "wb") as file:
         file.write(data)
 
 
 def replace(path: Path, data: bytes, *, sync: bool = True, mode: int = PRIVATE_FILE) -> None:
-    """Make ``data`` the whole content of ``path``: a reader finds all of the old or all of the new, also after a kill,
-    and with ``sync`` after a power failure. Raises OSError.
+    """Make ``data`` the whole content of ``path``.
+
+    A reader finds all of the old or all of the new, also after a kill, and with ``sync`` after a power failure. Raises
+    OSError.
     """
     written = path.with_name(f".{path.name}.new")
     with open(os.open(written, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:

@@ -1,4 +1,4 @@
-"""How long to wait for company before a message is made: longer where the process is late.
+"""The wait for more elements before a message is made: longer where the process is late.
 
 A message costs the same CPU time however few elements it holds, so a sender waits a little for more of them. On a
 machine that is short of CPU every message is late, and a fixed wait makes it worse: each late message takes time from
@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from typing import Final
 
-# A process waits so many times as long as a message takes it: making messages takes at most a fifth of its time.
+# A process waits this many times as long as a message takes: making messages then takes at most a fifth of its time.
 WAITS_PER_MESSAGE: Final = 4
-# The delay is averaged over about so many messages: one that was held up once is no reason to wait.
+# The delay is averaged over about this many messages: one that was held up once is no reason to wait.
 MESSAGES_AVERAGED: Final = 8
 
 
 class Linger:
-    """One sender's wait, in seconds: at least ``least_s``, and at most ``most_s`` because of delays."""
+    """The wait of one sender, in seconds: at least ``least_s``, and at most ``most_s`` because of delays."""
 
     def __init__(self, least_s: float, most_s: float) -> None:
         self._least_s = least_s
@@ -26,9 +26,9 @@ class Linger:
 
     @property
     def seconds(self) -> float:
-        """How long to wait before the next message."""
+        """The wait before the next message."""
         return max(self._least_s, min(self._most_s, WAITS_PER_MESSAGE * self._delay_s))
 
     def took(self, seconds: float) -> None:
-        """Note that a message was complete so long after its wait was to end."""
+        """Record that a message was complete ``seconds`` after its wait was due to end."""
         self._delay_s += (min(seconds, self._most_s) - self._delay_s) / MESSAGES_AVERAGED

@@ -1,6 +1,6 @@
-"""Which addresses never leave this machine: there, and only there, nothing has to be encrypted.
+"""Addresses that never leave this machine: there, and only there, nothing has to be encrypted.
 
-Asked by the server before it listens and by the client before it sends a secret.
+The server calls it before it listens, the client before it sends a secret.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 
 def is_loopback(host: str) -> bool:
-    """Whether ``host`` is this machine and nobody else's; a name is not looked up, only ``localhost`` is known."""
+    """Return whether ``host`` is this machine. A name is not looked up: only ``localhost`` counts."""
     if host == "localhost":
         return True
     try:
@@ -22,8 +22,9 @@ def is_loopback(host: str) -> bool:
 
 
 def host_of(address: str) -> str:
-    """The host in ``host:port``, ``[host]:port``, ``dns:///host:port``, or a peer as gRPC names it
-    (``ipv4:127.0.0.1:5``, ``ipv6:%5B::1%5D:5``); a UNIX socket is ``localhost``.
+    """Return the host in ``host:port``, ``[host]:port``, ``dns:///host:port``, or a peer as gRPC names it.
+
+    gRPC's forms are ``ipv4:127.0.0.1:5`` and ``ipv6:%5B::1%5D:5``. A UNIX socket is ``localhost``.
     """
     text = unquote(address)
     scheme, colon, rest = text.partition(":")

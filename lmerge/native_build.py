@@ -1,8 +1,7 @@
-"""What the installation noted about the native core, and which engine ``auto`` means here, in words.
+"""The record that the installation made about the native core, and the reason for the engine that ``auto`` means here.
 
-setup.py writes the note beside the extension, or in its place: pip shows nobody why an extension was left out. Read
-by ``lmerge info`` and by a server when it starts. The choice itself is made by ``lmerge.core.engines``, which reads no
-file.
+setup.py writes the record beside the extension, or in its place: pip does not show why an extension was left out. Read
+by ``lmerge info`` and by a server when it starts. ``core.engines.selection`` makes the choice; it reads no file.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from lmerge.core import engines
+from lmerge.core.engines import selection
 
 RECORD: Final = Path(__file__).with_name("_native_build.json")
 
@@ -26,7 +25,7 @@ class NativeBuild(NamedTuple):
 
 
 def native_build(record: Path = RECORD) -> NativeBuild | None:
-    """What the installation noted; None if nothing was ever installed, as in a bare source tree."""
+    """Return what the installation recorded; None if nothing was ever installed, as in a bare source tree."""
     try:
         return NativeBuild(**json.loads(record.read_text(encoding="utf-8")))
     except FileNotFoundError:
@@ -34,7 +33,7 @@ def native_build(record: Path = RECORD) -> NativeBuild | None:
 
 
 def why_not_native(import_problem: str | None, build: NativeBuild | None) -> str | None:
-    """Why the native core cannot be used, for people; None if it can. ``import_problem``: of ``native_problem()``."""
+    """Return why the native core is unusable, as text; None if usable. ``import_problem``: of ``native_problem()``."""
     if import_problem is None:
         return None
     if build is None:
@@ -45,7 +44,7 @@ def why_not_native(import_problem: str | None, build: NativeBuild | None) -> str
 
 
 def reason(engine: str) -> str:
-    """Why ``engine``, a word of ENGINES, means what it means here."""
-    if engine != engines.AUTO:
+    """Return the reason for what ``engine``, a name in ENGINES, means here."""
+    if engine != selection.AUTO:
         return "asked for"
-    return f"native core: {why_not_native(engines.native_problem(), native_build()) or 'built'}"
+    return f"native core: {why_not_native(selection.native_problem(), native_build()) or 'built'}"

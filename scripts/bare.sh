@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# scripts/bare.sh COMMAND...: runs COMMAND in the surrounding that README asks for, and no more: Python, git and a C
-# toolchain, but no cargo, no Rust and no Java, whatever this machine has.
+# scripts/bare.sh COMMAND...: runs COMMAND in the environment that README requires: Python, git and a C toolchain, but
+# no cargo, no Rust and no Java, whatever this machine has.
 #
-# The PATH is one folder of links to the tools listed below; the environment holds what names the user, the terminal, the
-# network and pip, and nothing else. COMMAND runs in a copy of this project's files (those that git tracks or would add),
-# which is a repository of its own, with a virtual environment of its own. The copy is in $BARE_DIR where that is set, and
-# is kept there for the next call; otherwise in a temporary folder that goes with the command.
+# The PATH is one folder of links to the tools listed below. The environment holds only the variables of the user, the
+# terminal, the network and pip. COMMAND runs in a copy of this project's files (those that git tracks or would add),
+# which is a repository of its own, with a virtual environment of its own. The copy is in $BARE_DIR if that is set, and is
+# kept there for the next call. Otherwise it is in a temporary folder that is deleted after the command.
 #
 #   scripts/bare.sh make demo
 #   BARE_DIR=/tmp/bare scripts/bare.sh make test TESTS=tests/core
 set -euo pipefail
 
-# Python and git are named below. `file` and `ps` are for people; everything else here is used by make, pip or a compiler.
+# Python and git are named below. `file` and `ps` are for people. make, pip or a compiler uses all others.
 TOOLS="bash sh env make cc gcc g++ c++ cpp as ld ar nm ranlib strip objdump readelf pkg-config
   sed grep egrep fgrep awk gawk mawk find xargs tar gzip gunzip xz bzip2 unzip zip diff cmp patch which file ps kill less
   taskset nproc uname hostname id whoami date sleep timeout true false test [ expr seq tee cat head tail wc sort uniq cut tr
@@ -31,7 +31,7 @@ else
   trap 'rm -rf "$folder"' EXIT
 fi
 
-# Links to the tools; a script instead of a link where a program finds its own files by the name that it was called by.
+# Links to the tools. Python and git get a script instead, because they find their own files by the path of the call.
 tools=$folder/bin
 rm -rf "$tools"
 mkdir -p "$tools"
@@ -45,7 +45,7 @@ for tool in python3 git; do
   chmod 755 "$tools/$tool"
 done
 
-# The files of the project, as they are now. What an earlier call has left beside them (the virtual environment) stays.
+# The present files of the project. Other files of an earlier call, such as the virtual environment, stay.
 mkdir -p "$folder/lmerge"
 git_here() { git -c safe.directory='*' -C "$project" "$@"; }
 [ ! -d "$folder/lmerge/.git" ] || git -C "$folder/lmerge" ls-files -z | (cd "$folder/lmerge" && xargs -0 rm -f --)

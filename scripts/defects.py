@@ -1,9 +1,9 @@
 """Seeded defects: each check must be able to fail. See scripts/native_defects.py for the native core.
 
-Every defect is a small change of the package and the test that must turn red by it; they are listed in
-scripts/defect_list, a module an area. Each is applied to a copy of the package in a temporary folder, never to the
-working tree, and only the named test runs on it. The script fails if a defect survives, or if the text that it changes
-is gone (then the defect must be written anew).
+A defect is a small change of the package and the test that must fail because of it. Defects are listed in
+scripts/defect_list, one module for each area. Each is applied to a copy of the package in a temporary folder, never to
+the working tree, and only the named test runs on it. The script fails if a defect survives, or if the text that it
+changes is gone (then the defect must be written anew).
 
     python scripts/defects.py [--list] [--only TEXT] [--jobs N]
 """
@@ -25,12 +25,12 @@ from defect_list import defects_below
 from seeded import NEEDS_NATIVE, ROOT, Defect, main, seeded
 
 TEST_S_MAX = 180.0
-# Hypothesis begins at the same seed each time: what is red once stays red.
+# Hypothesis begins at the same seed each time: a test that fails once always fails.
 SEED = "--hypothesis-seed=0"
-# A defect can make its test wait for ever: that is red too. Without the defect it ends, which is checked first.
+# A defect can make its test wait for ever, which also counts as a failure. Without the defect it ends: see below.
 HANG_S = 60.0
-SPARK_HANG_S = 300.0  # a session of Spark takes ten seconds to begin, and more beside others
-COPIED = ("lmerge", "replicas", "bench", "tests", "proto", "docs")
+SPARK_HANG_S = 300.0  # a session of Spark takes ten seconds to start, and longer beside others
+COPIED = ("lmerge", "lmerge_replicas", "bench", "tests", "proto", "docs")
 REQUIRE_NATIVE = ("CI", "LMERGE_REQUIRE_NATIVE")  # what makes a missing native core a failure
 
 
@@ -41,7 +41,7 @@ def run_all(defects: list[Defect], jobs: int) -> Iterable[str | None]:
 
 
 def run(defect: Defect) -> str | None:
-    """Apply a defect and run its test. None if the test turned red, or never ended, else what is wrong."""
+    """Apply a defect and run its test. Return None if the test failed or did not end, else the problem."""
     with copied(with_native=not _is_of_the_python_core(defect)) as copy, seeded(defect, copy) as problem:
         if problem is not None:
             return problem
@@ -59,7 +59,7 @@ def run(defect: Defect) -> str | None:
 
 
 def _must_be_green(defects: list[Defect]) -> None:
-    """A test that is red in the copy for another reason would seem to catch its defect."""
+    """Exit if a test fails without its defect: it would seem to catch the defect."""
     for with_native in (False, True):
         tests = sorted({defect.test for defect in defects if _is_of_the_python_core(defect) is not with_native})
         if not tests:
@@ -84,13 +84,13 @@ def _pytest(copy: Path, tests: list[str], limit_s: float) -> subprocess.Complete
 
 
 def _is_of_the_python_core(defect: Defect) -> bool:
-    """Then the copy has no native core: one that is right must not hide the defect, nor say that there is one."""
+    """Return whether a defect is in the Python core. The copy then has no native core, which would hide it."""
     return defect.file.startswith("lmerge/core/") and not Path(defect.file).name.startswith("native")
 
 
 @contextmanager
 def copied(*, with_native: bool) -> Iterator[Path]:
-    """A folder with a copy of the package and its tests, as they are installed."""
+    """Yield a folder with a copy of the package and its tests."""
     left_out = ["__pycache__"] if with_native else ["__pycache__", "_native*"]
     with tempfile.TemporaryDirectory(prefix="lmerge-defect-") as folder:
         copy = Path(folder)
@@ -98,11 +98,11 @@ def copied(*, with_native: bool) -> Iterator[Path]:
             shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns(*left_out))
         shutil.copy(ROOT / "pyproject.toml", copy)
         if not any((copy / "lmerge").glob("_native*.so")):
-            # An editable installation would still find the native core of the working tree.
+            # Without this, an editable installation would find the native core of the working tree.
             (copy / "lmerge" / "_native.py").write_text("raise ImportError('a copy without the native core')\n")
         yield copy
 
 
 if __name__ == "__main__":
-    defects = [defect for folder in ("lmerge/", "replicas/", "bench/") for defect in defects_below(folder)]
+    defects = [defect for folder in ("lmerge/", "lmerge_replicas/", "bench/") for defect in defects_below(folder)]
     sys.exit(main(__doc__, defects, run_all))

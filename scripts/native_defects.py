@@ -1,10 +1,9 @@
 """Seeded defects of the native core: each check of it must be able to fail. See scripts/defects.py for Python.
 
-Every defect is a small change of a crate below native/ and the test of its suite that must turn red by it; they are
-listed in scripts/defect_list. They are applied one after another to one copy of native/ in a temporary folder, never
-to the working tree, with one target folder for all, so that only the crate itself is built again. The script fails if
-a defect survives, if it does not compile, or if the text that it changes is gone (then the defect must be written
-anew).
+A defect is a small change of a crate below native/ and the test of its suite that must fail because of it. Defects are
+listed in scripts/defect_list. They are applied one after another to one copy of native/ in a temporary folder, never to
+the working tree. All share one target folder, so that only the crate itself is built again. The script fails if a
+defect survives, if it does not compile, or if the text that it changes is gone (then the defect must be written anew).
 
     python scripts/native_defects.py [--list] [--only TEXT]
 """
@@ -24,7 +23,7 @@ from seeded import ROOT, Defect, main, seeded
 
 BUILD_S_MAX = 900.0
 TEST_S_MAX = 180.0
-# Built often and run once: what the compiler saves is worth more than what the tests lose.
+# Each build runs once, so a fast build is worth more than a fast test.
 PROFILE = {
     "CARGO_PROFILE_RELEASE_LTO": "off",
     "CARGO_PROFILE_RELEASE_OPT_LEVEL": "1",
@@ -34,7 +33,7 @@ PROFILE = {
 
 
 def run_all(defects: list[Defect], _jobs: int) -> Iterable[str | None]:
-    """One after another: they share what has been built."""
+    """Run all defects, one after another, because they share one target folder."""
     with tempfile.TemporaryDirectory(prefix="lmerge-native-defects-") as folder:
         copy = Path(folder)
         shutil.copytree(ROOT / "native", copy / "native", ignore=shutil.ignore_patterns("target", "fuzz"))
@@ -44,7 +43,7 @@ def run_all(defects: list[Defect], _jobs: int) -> Iterable[str | None]:
 
 
 def run(defect: Defect, copy: Path, env: dict[str, str]) -> str | None:
-    """Apply a defect, run its test, take the defect back. None if the test turned red, else what is wrong."""
+    """Apply a defect, run its test and revert it. Return None if the test failed, else the problem."""
     with seeded(defect, copy) as problem:
         try:
             return problem or _tested(defect, copy / "native", env)

@@ -1,4 +1,4 @@
-"""Seeded defects: what one is, and the command line of the two scripts that apply them."""
+"""Seeded defects: their type, and the command line of the two scripts that apply them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NEEDS_NATIVE = "needs the native core, which is not built here"
 
 
 class Defect(NamedTuple):
-    """``old``, which stands once in ``file``, becomes ``new``; ``test`` must fail then.
+    """A defect: ``old``, which occurs once in ``file``, becomes ``new``. Then ``test`` must fail.
 
     ``file``: from the project's root. ``test``: a pytest id for Python, ``module::name`` of the suite for Rust.
     """
@@ -27,13 +27,13 @@ class Defect(NamedTuple):
     test: str
 
 
-# Takes defects and how many at once; gives for each, in order, None if its test turned red, or what is wrong.
+# Takes defects and the number of parallel runs. Gives for each, in order, None if its test failed, else the problem.
 Runner = Callable[[list[Defect], int], Iterable[str | None]]
 
 
 @contextmanager
 def seeded(defect: Defect, root: Path) -> Iterator[str | None]:
-    """The copy of the project in ``root`` has the defect meanwhile. Gives None, or why it cannot be seeded."""
+    """Seed a defect in the copy of the project in ``root``. Yields None, or why it cannot be seeded. Reverts it."""
     path = root / defect.file
     if not path.is_file():
         yield f"there is no file {defect.file}"
@@ -50,11 +50,11 @@ def seeded(defect: Defect, root: Path) -> Iterator[str | None]:
 
 
 def main(document: str | None, defects: list[Defect], run: Runner) -> int:
-    """The command line; the exit status."""
+    """Run the command line and return the exit status."""
     parser = argparse.ArgumentParser(description=(document or "").splitlines()[0])
     parser.add_argument("--list", action="store_true", help="list the defects")
     parser.add_argument("--only", metavar="TEXT", help="defects whose name or file contains TEXT")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many at once, in Python")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="parallel runs, for Python (%(default)s)")
     options = parser.parse_args()
     chosen = [defect for defect in defects if not options.only or options.only in defect.name + "\n" + defect.file]
     if options.list:
@@ -67,8 +67,8 @@ def main(document: str | None, defects: list[Defect], run: Runner) -> int:
     for defect, problem in zip(chosen, run(chosen, options.jobs)):
         caught += problem is None
         skipped += problem == NEEDS_NATIVE
-        word = "red " if problem is None else "skip" if problem == NEEDS_NATIVE else "FAIL"
-        print(f"{word} {defect.name}: {problem or defect.test}", flush=True)
+        result = "red " if problem is None else "skip" if problem == NEEDS_NATIVE else "FAIL"
+        print(f"{result} {defect.name}: {problem or defect.test}", flush=True)
     missed = len(chosen) - caught - skipped
     print(f"{caught} defects caught, {missed} not" + (f", {skipped} need the native core" if skipped else ""))
     return 1 if missed or not chosen else 0

@@ -1,6 +1,6 @@
-"""What the whole suite shares: its options, its test coroutines, and the engines on which a test runs.
+"""The options of the whole suite, its test coroutines, and the engines on which a test runs.
 
-What asks for ``engine`` runs twice: all that depends on which one reads, merges or writes. Tests of the core always do.
+A test with the fixture ``engine`` runs twice: on the engine that reads, merges or writes. Tests of the core always do.
 """
 
 from __future__ import annotations
@@ -8,23 +8,21 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
-import signal
 from collections.abc import Callable
 
 import pytest
 from hypothesis import HealthCheck, settings
+from interrupts import accept_interrupts
 
-from lmerge.core import engines
+from lmerge.core.engines import selection
 
-# How fast a machine draws examples and runs them decides nothing.
+# The speed at which a machine draws examples and runs them decides nothing.
 settings.register_profile("lmerge", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("lmerge")
 
-# What is started in the background of a script ignores Ctrl-C, and so would every process that a test interrupts.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+accept_interrupts()
 
-DEADLINE_S = 60.0  # far above what any test needs: a wait for what never comes must end
+DEADLINE_S = 60.0  # far above any test's time, so that a wait without an end ends
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -33,7 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Test coroutines run each in a loop of its own and with a deadline: their ``timeout`` mark, if they have one."""
+    """Run each test coroutine in a loop of its own and with a deadline: its ``timeout`` mark, if it has one."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
@@ -45,16 +43,16 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 @pytest.fixture(scope="session")
 def long_seeds() -> range:
-    """Seeds of the long tests: LMERGE_SEEDS of them."""
+    """Return the seeds of the long tests: LMERGE_SEEDS of them."""
     return range(int(os.environ.get("LMERGE_SEEDS", "200")))
 
 
 @pytest.fixture(scope="session")
 def demand() -> Callable[[str], None]:
-    """Ends the test if an engine is missing: as a failure where the native core is required, as in CI."""
+    """Return a function that ends the test if an engine is missing: as a failure where it is required, as in CI."""
 
     def demand(engine: str) -> None:
-        problem = engines.native_problem() if engine == engines.NATIVE else None
+        problem = selection.native_problem() if engine == selection.NATIVE else None
         if problem:
             if os.environ.get("CI") or os.environ.get("LMERGE_REQUIRE_NATIVE"):
                 pytest.fail(f"the native core is required here: {problem}")
@@ -63,18 +61,18 @@ def demand() -> Callable[[str], None]:
     return demand
 
 
-@pytest.fixture(params=[engines.PYTHON, engines.NATIVE])
+@pytest.fixture(params=[selection.PYTHON, selection.NATIVE])
 def engine(request: pytest.FixtureRequest, demand: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> str:
-    """The engine that ``auto`` means."""
+    """Select the engine that ``auto`` means."""
     name: str = request.param
     demand(name)
-    monkeypatch.setattr(engines, "best", lambda: name)
+    monkeypatch.setattr(selection, "best", lambda: name)
     return name
 
 
 @pytest.fixture
 def native_engine(demand: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> str:
-    """The same for what Python's engine has nothing of."""
-    demand(engines.NATIVE)
-    monkeypatch.setattr(engines, "best", lambda: engines.NATIVE)
-    return engines.NATIVE
+    """Select the native engine, for what Python's engine does not have."""
+    demand(selection.NATIVE)
+    monkeypatch.setattr(selection, "best", lambda: selection.NATIVE)
+    return selection.NATIVE

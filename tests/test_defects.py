@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
+from defect_list import defects_below
+from seeded import Defect
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.append(str(ROOT / "scripts"))
-
-from defect_list import defects_below  # noqa: E402  # the scripts are no package
-from seeded import Defect  # noqa: E402
-
 DEFECTS = defects_below("")
 
 

@@ -1,4 +1,4 @@
-"""A sender waits longer for company where its messages take long, and no longer than its bound."""
+"""The wait for more elements is longer where messages take long, and no longer than its bound."""
 
 from __future__ import annotations
 

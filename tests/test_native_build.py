@@ -1,4 +1,4 @@
-"""The native core is built where Rust is, left out where it is not, and the package says which of the two happened.
+"""The native core is built where Rust is, left out where it is not, and the package records which of the two happened.
 
 Builds run in a copy of the sources, through the hooks that pip calls.
 """
@@ -31,10 +31,10 @@ needs_rust = pytest.mark.skipif(shutil.which("cargo") is None, reason="no cargo 
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """A copy of what a build reads, without anything that was built."""
+    """Copy what a build reads, without anything that was built."""
     copy = tmp_path / "source"
     built = shutil.ignore_patterns("__pycache__", "target", "*.so", "*.pyd", "_native_build.json")
-    for folder in ("lmerge", "replicas", "native"):
+    for folder in ("lmerge", "lmerge_replicas", "native"):
         shutil.copytree(ROOT / folder, copy / folder, ignore=built)
     for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy / name)
@@ -43,24 +43,28 @@ def source(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Crates that were compiled once serve all builds of this process."""
+    """Return a folder for compiled crates, which all builds of this process share."""
     return tmp_path_factory.mktemp("target")
 
 
 def without_rust(folder: Path) -> dict[str, str]:
-    """An environment in which no program can be found but Python."""
+    """Return an environment in which no program can be found but Python."""
     folder.mkdir(exist_ok=True)
     return {"PATH": str(folder)}
 
 
 def build(what: str, source: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """``what``: wheel, sdist or editable. The result goes into ``dist`` beside the sources."""
+    """Build ``what``: wheel, sdist or editable. The result goes into ``dist`` beside the sources."""
     inherited = {name: value for name, value in os.environ.items() if name not in ("LMERGE_REQUIRE_NATIVE", "CARGO")}
     dist = source.parent / "dist"
     dist.mkdir(exist_ok=True)
     return subprocess.run(
         [sys.executable, "-c", HOOK, f"build_{what}", str(dist)],
-        cwd=source, env=inherited | environment, capture_output=True, text=True, check=False,
+        cwd=source,
+        env=inherited | environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
@@ -77,11 +81,15 @@ def recorded(wheel: Path) -> Any:
 
 
 def info(folder: Path) -> Any:
-    """What ``lmerge info`` says of the lmerge in ``folder``; ``-S`` hides the one that runs this test."""
+    """Return what ``lmerge info`` reports of the lmerge in ``folder``; ``-S`` hides the one that runs this test."""
     path = os.pathsep.join([str(folder), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")])
     result = subprocess.run(
         [sys.executable, "-S", "-m", "lmerge", "info", "--json"],
-        cwd=folder, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, check=True,
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return json.loads(result.stdout)
 
@@ -92,7 +100,7 @@ def unpacked(wheel: Path, folder: Path) -> Path:
     return folder
 
 
-def test_without_cargo_the_wheel_is_pure_python_and_says_why(source: Path, tmp_path: Path) -> None:
+def test_without_cargo_the_wheel_is_pure_python_and_records_why(source: Path, tmp_path: Path) -> None:
     wheel = built_wheel(source, without_rust(tmp_path / "bin"))
     assert wheel.name == f"lmerge-{__version__}-py3-none-any.whl"
     assert recorded(wheel) == {"problem": "no cargo on the PATH: the native core needs Rust 1.88 or newer"}
@@ -108,7 +116,7 @@ def test_where_the_native_core_is_required_an_installation_without_it_fails(sour
 
 
 @needs_rust
-def test_a_failing_build_leaves_a_wheel_of_pure_python_that_says_why(source: Path, tmp_path: Path) -> None:
+def test_a_failing_build_leaves_a_wheel_of_pure_python_that_records_why(source: Path, tmp_path: Path) -> None:
     offline = {"CARGO_HOME": str(tmp_path / "cargo"), "CARGO_NET_OFFLINE": "true"}
     wheel = built_wheel(source, offline)
     assert wheel.name.endswith("-py3-none-any.whl")
@@ -140,7 +148,7 @@ def test_the_sdist_holds_the_rust_sources_their_lock_and_the_licence(source: Pat
     assert {"native/Cargo.toml", "native/Cargo.lock", "LICENSE", "setup.py", "lmerge/_native.pyi"} <= names
 
 
-def test_versions_agree_wherever_they_are_said() -> None:
+def test_versions_agree_wherever_they_are_written() -> None:
     cargo = (ROOT / "native" / "Cargo.toml").read_text()
     assert re.findall(r'^version = "(.*)"', cargo, re.MULTILINE) == [__version__]
     (rust,) = re.findall(r'^rust-version = "(.*)"', cargo, re.MULTILINE)
@@ -208,7 +216,7 @@ def test_an_editable_installation_builds_in_release_mode_in_place(source: Path, 
 def test_sources_that_do_not_compile_end_no_installation_and_the_reason_is_the_compilers(
     source: Path, target: Path
 ) -> None:
-    (source / "native" / "core" / "src" / "lib.rs").write_text("compile_error!(\"seeded\");\n")
+    (source / "native" / "core" / "src" / "lib.rs").write_text('compile_error!("seeded");\n')
     wheel = built_wheel(source, {"CARGO_TARGET_DIR": str(target)})
     assert wheel.name.endswith("-py3-none-any.whl")
     assert recorded(wheel) == {"problem": "error: seeded"}

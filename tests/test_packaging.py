@@ -1,4 +1,4 @@
-"""What is installed is whole: the wheel's contents, the entry points, the arrows between packages."""
+"""The installation is whole: the wheel's contents, the entry points, the imports between packages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lmerge.core.engines import native_problem
+from lmerge.core.engines.selection import native_problem
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -27,23 +27,22 @@ def test_the_arrows_between_packages_hold() -> None:
     assert result.returncode == 0, result.stdout
 
 
-# Where there is no Rust; so that every machine tests it.
+# A setting without Rust, so that every machine tests it.
 NO_NATIVE = "import sys; sys.modules['lmerge._native'] = None\n"
 
 
 def loaded_by(module: str, *, without_native: bool = False) -> tuple[set[str], set[str]]:
-    """Top-level packages outside the standard library that are loaded with ``module`` and all modules below it, and the
-    modules that cannot be loaded because there is no native core.
+    """Return the top-level packages outside the standard library that are loaded with ``module`` and all modules below
+    it, and the modules that cannot be loaded because there is no native core.
     """
     loaded, _, missing = printed(
-        (NO_NATIVE if without_native else "") +
-        "import importlib, pkgutil, sys\n"
+        (NO_NATIVE if without_native else "") + "import importlib, pkgutil, sys\n"
         "before, missing = set(sys.modules), set()\n"
         f"package = importlib.import_module({module!r})\n"
         f"for found in pkgutil.walk_packages(getattr(package, '__path__', []), {module + '.'!r}):\n"
         "    try:\n"
         "        importlib.import_module(found.name)\n"
-        "    except ImportError as problem:\n"  # `from lmerge import _native` names lmerge, and the rest in words
+        "    except ImportError as problem:\n"  # `from lmerge import _native` names lmerge, and the rest as text
         "        if '_native' not in str(problem):\n"
         "            raise\n"
         "        missing.add(found.name)\n"
@@ -57,7 +56,7 @@ def loaded_by(module: str, *, without_native: bool = False) -> tuple[set[str], s
 def test_the_core_loads_nothing_but_itself_and_sortedcontainers(without_native: bool) -> None:
     loaded, missing = loaded_by("lmerge.core", without_native=without_native)
     assert loaded == {"lmerge", "sortedcontainers"}
-    assert all(name.startswith("lmerge.core.native") for name in missing)
+    assert all(name.rpartition(".")[2].startswith("native") for name in missing)
     assert bool(missing) == (without_native or native_problem() is not None)
 
 
@@ -87,13 +86,16 @@ def test_python_m_lmerge_is_the_command_line() -> None:
     assert result.stdout.startswith("lmerge ")
 
 
-@pytest.mark.parametrize(("recipe", "exit_code", "shown"), [
-    ("true || $(call quietly,echo never; false)", 0, ""),  # a step that is not needed
-    ("false || $(call quietly,echo hidden)", 0, ""),
-    ("$(call quietly,echo found; false)", 2, "found"),
-    ("$(call quietly,echo found; false) || echo instead", 0, "instead"),
-    ("true && $(call quietly,true) && false || $(call quietly,true) && echo after", 0, "after"),
-])
+@pytest.mark.parametrize(
+    ("recipe", "exit_code", "shown"),
+    [
+        ("true || $(call quietly,echo never; false)", 0, ""),  # a step that is not needed
+        ("false || $(call quietly,echo hidden)", 0, ""),
+        ("$(call quietly,echo found; false)", 2, "found"),
+        ("$(call quietly,echo found; false) || echo instead", 0, "instead"),
+        ("true && $(call quietly,true) && false || $(call quietly,true) && echo after", 0, "after"),
+    ],
+)
 def test_the_makefiles_quiet_steps_are_one_command_each(recipe: str, exit_code: int, shown: str) -> None:
     command = ["make", "--no-print-directory", f"--eval=the-step: ; @{recipe}", "the-step"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -112,11 +114,14 @@ def test_ci_runs_the_readmes_test_command() -> None:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The names in a wheel of the project's files, built where there is no Rust: what every machine can build."""
+    """Build a wheel of the project's files where there is no Rust, as every machine can; return the names in it."""
     folder = tmp_path_factory.mktemp("wheel")
     kept = subprocess.run(
         ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT, capture_output=True, text=True, check=True,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout
     for name in kept.split("\0"):
         if name and (ROOT / name).is_file():
@@ -124,9 +129,22 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
             shutil.copy(ROOT / name, folder / "source" / name)
     environment = {name: value for name, value in os.environ.items() if name != "LMERGE_REQUIRE_NATIVE"}
     result = subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir",
-         str(folder), str(folder / "source")],
-        capture_output=True, text=True, check=False, env=environment | {"PATH": str(Path(sys.executable).parent)},
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "wheel",
+            "--quiet",
+            "--no-deps",
+            "--no-build-isolation",
+            "--wheel-dir",
+            str(folder),
+            str(folder / "source"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment | {"PATH": str(Path(sys.executable).parent)},
     )
     assert result.returncode == 0, result.stderr
     (built,) = folder.glob("*.whl")
@@ -134,9 +152,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 def test_the_wheel_holds_everything_that_runs(wheel: list[str]) -> None:
-    modules = {
-        str(path.relative_to(ROOT)) for folder in ("lmerge", "replicas") for path in (ROOT / folder).rglob("*.py")
-    }
+    paths = [path for folder in ("lmerge", "lmerge_replicas") for path in (ROOT / folder).rglob("*.py")]
+    modules = {str(path.relative_to(ROOT)) for path in paths}
     assert len(modules) > 60
     assert modules <= set(wheel)
     assert {"lmerge/py.typed", "lmerge/wire/generated/lmerge_pb2.pyi"} <= set(wheel)
@@ -147,4 +164,4 @@ def test_the_wheel_holds_the_licence(wheel: list[str]) -> None:
 
 
 def test_the_wheel_holds_nothing_else(wheel: list[str]) -> None:
-    assert {name.partition("/")[0].partition("-")[0] for name in wheel} == {"lmerge", "replicas"}
+    assert {name.partition("/")[0].partition("-")[0] for name in wheel} == {"lmerge", "lmerge_replicas"}

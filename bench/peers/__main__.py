@@ -1,7 +1,7 @@
 """How much faster than a stream processor does lmerge merge the same three recorded inputs?
 
-Target: lmerge native at least 10 times the best peer. Every system reads the recording from files inside the time that
-is taken; its output is compared with the reference before any run counts; two cores for everybody.
+Target: lmerge native at least 10 times the best peer. The measured time includes reading the recording from files. The
+output of every system is compared with the reference before any run counts. Every system has two cores.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from argparse import ArgumentParser
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +19,7 @@ from statistics import median
 from threading import Timer
 from typing import Any
 
-from bench.harness import RESULTS, Measured, Report, begin
+from bench.harness import RESULTS, BenchReport, Measured, begin, bench_parser
 from bench.peers.check import verdict
 from bench.peers.environments import ENVIRONMENTS, HOME, install
 from bench.peers.job import INPUTS, MARK
@@ -30,21 +29,23 @@ from bench.peers.recording import record
 
 TARGET = 10
 LIMIT_S = 900
-"""A job that takes longer is ended: it hangs, or its input is too large for it."""
+"""A job that takes longer is killed: it hangs, or its input is too large for it."""
 VARIANTS = {
-    "bytewax": ("1 worker", "2 workers"), "flink": ("event time", "processing time"),
-    "pathway": ("streaming", "one commit"), "spark": ("micro-batches", "one batch"),
+    "bytewax": ("1 worker", "2 workers"),
+    "flink": ("event time", "processing time"),
+    "pathway": ("streaming", "one commit"),
+    "spark": ("micro-batches", "one batch"),
 }
 UNBOUNDED = frozenset({("flink", "processing time"), ("pathway", "one commit"), ("spark", "one batch")})
-"""Variants whose state does not expire as event time goes on: easier than the job, to see the most of the engine."""
+"""Variants whose state does not expire with event time: easier than the job, to measure the most of the engine."""
 
 SMALLER = {("pathway", "streaming"): 5}
-"""Its input is so many times smaller, because it takes so many times longer; its row says so."""
+"""Variants with an input that is so many times smaller, because they take so many times longer; the row names it."""
 
 
 @dataclass
 class Ran:
-    """What one job said. ``wrong`` is why its times do not count, ``""`` if they do."""
+    """The reports of one job. ``wrong``: why its times do not count; ``""`` if they do."""
 
     wrong: str = ""
     ready_s: float = 0.0
@@ -54,15 +55,31 @@ class Ran:
 
 
 def run(name: str, variant: str, python: Path | str, data: Path, repeats: int) -> Ran:
-    """One job: ready, checked, timed."""
-    ran = Ran(wrong="it said nothing")
+    """Run one job: wait until it is ready, check its output, time it."""
+    ran = Ran(wrong="it reported nothing")
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+") as errors:
         command = [
-            str(python), "-m", f"bench.peers.{name}_job", "--data", str(data), "--variant", variant, "--output", folder,
-            "--repeats", str(repeats), "--began", str(time.time()),
+            str(python),
+            "-m",
+            f"bench.peers.{name}_job",
+            "--data",
+            str(data),
+            "--variant",
+            variant,
+            "--output",
+            folder,
+            "--repeats",
+            str(repeats),
+            "--began",
+            str(time.time()),
         ]
         with subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True,
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            start_new_session=True,
             cwd=Path(__file__).parents[2],
         ) as process:
             limit = Timer(LIMIT_S, os.killpg, (process.pid, 9))
@@ -91,9 +108,9 @@ def reports(process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
             yield json.loads(line.removeprefix(MARK))
 
 
-def answer(process: subprocess.Popen[str], word: str) -> None:
+def answer(process: subprocess.Popen[str], command: str) -> None:
     assert process.stdin is not None
-    process.stdin.write(word + "\n")
+    process.stdin.write(command + "\n")
     process.stdin.flush()
 
 
@@ -102,8 +119,10 @@ def title_of(name: str, variant: str, events: int) -> str:
     return f"{name}, {variant} ({events // less:,} events)" if less else f"{name}, {variant}"
 
 
-def measure(report: Report, name: str, variant: str, python: Path | str, events: int, repeats: int) -> Measured | None:
-    """Run one job and add its row; None if its output is wrong or it failed."""
+def measure(
+    report: BenchReport, name: str, variant: str, python: Path | str, events: int, repeats: int
+) -> Measured | None:
+    """Run one job and add its row. Return None if its output is wrong or it failed."""
     data = record(HOME / "recordings", events // SMALLER.get((name, variant), 1))
     load = os.getloadavg()[0]
     ran = run(name, variant, python, data, repeats)
@@ -122,8 +141,8 @@ def measure(report: Report, name: str, variant: str, python: Path | str, events:
     return row
 
 
-def conclude(report: Report, ours: list[Measured], peers: list[Measured]) -> None:
-    """Ratios, of this run only, and the verdict on the target."""
+def conclude(report: BenchReport, ours: list[Measured], peers: list[Measured]) -> None:
+    """Note the ratios of this run and whether the target is reached."""
     if not peers:
         report.note("no peer ran: there is nothing to compare with")
         return
@@ -141,10 +160,10 @@ def conclude(report: Report, ours: list[Measured], peers: list[Measured]) -> Non
 
 
 def main() -> None:
-    parser = ArgumentParser(prog="python -m bench.peers", description=(__doc__ or "").splitlines()[0])
+    parser = bench_parser(__doc__, "peers")
     parser.add_argument("--events", type=int, default=1_000_000, help="events of every input (%(default)s)")
     parser.add_argument("--repeats", type=int, default=3, help="timed runs of every job (%(default)s)")
-    parser.add_argument("--only", choices=["lmerge", *VARIANTS], help="one system; the result is not kept")
+    parser.add_argument("--only", choices=["lmerge", *VARIANTS], help="only this system; nothing is written")
     args = parser.parse_args()
     report = begin((__doc__ or "").splitlines()[0])
     report.note(f"{args.events:,} events, which every input carries; one timed run is all rows of {INPUTS} inputs")

@@ -1,7 +1,7 @@
-"""The job in Bytewax: one stateful step that remembers what it has seen until the watermark passes it.
+"""The job in Bytewax: one stateful step that keeps each key until the watermark passes it.
 
-The state is kept per shard rather than per event, and the step takes rows a batch at a time: the form that Bytewax runs
-fastest. The watermark is the slowest input's. The variant is the number of workers (threads of one process).
+The state is kept per shard and not per event, and the step takes a batch of rows at a time: Bytewax runs this form
+fastest. The watermark is that of the slowest input. The variant is the number of workers (threads of one process).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class RecordedInput(StatefulSourcePartition[Row, int]):
         return self.next
 
 
-class RecordedInputs(FixedPartitionedSource[Row, int]):
+class RecordedFiles(FixedPartitionedSource[Row, int]):
     def __init__(self, data: Path) -> None:
         self.data = data
 
@@ -57,7 +57,7 @@ class RecordedInputs(FixedPartitionedSource[Row, int]):
 
 
 class Deduplicate(StatefulBatchLogic[Row, Row, Any]):
-    """Keys seen, in buckets of event time, so that the watermark drops a bucket at once."""
+    """Keeps the keys in buckets of event time, so that the watermark drops a bucket at once."""
 
     def __init__(self) -> None:
         self.seen: dict[int, set[tuple[int, str]]] = {}
@@ -84,7 +84,7 @@ class Deduplicate(StatefulBatchLogic[Row, Row, Any]):
         return None
 
 
-class Output(StatelessSinkPartition[Any]):
+class CsvPartition(StatelessSinkPartition[Any]):
     def __init__(self, path: Path | None) -> None:
         self.file = path.open("w") if path is not None else None
         if self.file:
@@ -99,24 +99,24 @@ class Output(StatelessSinkPartition[Any]):
             self.file.close()
 
 
-class Outputs(DynamicSink[Any]):
+class CsvSink(DynamicSink[Any]):
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
 
-    def build(self, step_id: str, worker_index: int, worker_count: int) -> Output:
-        return Output(self.folder / f"{worker_index}.csv" if self.folder is not None else None)
+    def build(self, step_id: str, worker_index: int, worker_count: int) -> CsvPartition:
+        return CsvPartition(self.folder / f"{worker_index}.csv" if self.folder is not None else None)
 
 
 def run(data: Path, variant: str, output: Path | None) -> float:
     workers = WORKERS[variant]
     flow = Dataflow("merge")
-    rows = op.input("inputs", flow, RecordedInputs(data))
+    rows = op.input("inputs", flow, RecordedFiles(data))
     if workers == 1:
         sharded = op.key_on("shard", rows, lambda row: "all")
     else:
         sharded = op.key_on("shard", rows, lambda row: row[2][-1])
     merged = op.stateful_batch("deduplicate", sharded, lambda _: Deduplicate())
-    op.output("output", merged, Outputs(output))
+    op.output("output", merged, CsvSink(output))
     began = time.perf_counter()
     cluster_main(flow, [], 0, worker_count_per_proc=workers)
     return time.perf_counter() - began

@@ -1,4 +1,4 @@
-"""Is the output of a job the reference? As a multiset of events: order and batching are the system's own."""
+"""Compares the output of a job with the reference, as multisets of events: order and batching are not compared."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bench.peers.recording import COLUMNS, read
 
 
 def verdict(output: Path, data: Path) -> str:
-    """``""`` if the Parquet or CSV files of ``output`` hold the reference's events, each once; else what differs."""
+    """Return ``""`` if the Parquet or CSV files of ``output`` hold the reference's events once; else what differs."""
     reference = read(data / "reference.arrow")
     events = _events(output)
     if events.sort_by([(name, "ascending") for name in COLUMNS]).equals(reference):
@@ -31,7 +31,7 @@ def _events(output: Path) -> pa.Table:
     for path in sorted(output.rglob("*.csv")):
         convert = pcsv.ConvertOptions(column_types=schema)
         table = pcsv.read_csv(path, convert_options=convert)
-        # A system that speaks in differences must not have taken anything back.
+        # A system whose output is differences must not have retracted anything.
         assert "diff" not in table.column_names or set(table["diff"].unique().to_pylist()) <= {1}
         tables.append(table.select(COLUMNS))
     return pa.concat_tables(tables).combine_chunks()

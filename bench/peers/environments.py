@@ -1,4 +1,4 @@
-"""A virtual environment per peer, under build/peers, so that lmerge's own stays as it is."""
+"""A virtual environment for each peer, under build/peers, so that lmerge's own does not change."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ INSTALLED = "installed.txt"
 
 @dataclass(frozen=True)
 class Environment:
-    """What a peer's programs need: packages of PyPI, and jars of Maven as group:artifact:version."""
+    """The dependencies of a peer's programs: packages of PyPI, and jars of Maven as group:artifact:version."""
 
     name: str
     packages: tuple[str, ...]
@@ -30,12 +30,18 @@ class Environment:
 
 
 ENVIRONMENTS = {
-    environment.name: environment for environment in (
+    environment.name: environment
+    for environment in (
         Environment("spark", ("pyspark==4.3.0",)),
-        Environment("flink", ("apache-flink==2.3.0",), (
-            "org.apache.flink:flink-sql-parquet:2.3.0",
-            "org.apache.hadoop:hadoop-client-api:3.4.1", "org.apache.hadoop:hadoop-client-runtime:3.4.1",
-        )),
+        Environment(
+            "flink",
+            ("apache-flink==2.3.0",),
+            (
+                "org.apache.flink:flink-sql-parquet:2.3.0",
+                "org.apache.hadoop:hadoop-client-api:3.4.1",
+                "org.apache.hadoop:hadoop-client-runtime:3.4.1",
+            ),
+        ),
         Environment("bytewax", ("bytewax==0.21.1", "numpy==2.4.6", "pyarrow==26.0.1")),
         Environment("pathway", ("pathway==0.33.0", "pyarrow==25.0.1")),
     )
@@ -43,10 +49,10 @@ ENVIRONMENTS = {
 
 
 def install(environment: Environment) -> str:
-    """Make the environment, once for these versions; ``""`` or the reason why it does not install here."""
-    wanted = "\n".join(environment.packages + environment.jars)
+    """Install the environment, once for these versions. Return ``""``, or why it does not install here."""
+    required = "\n".join(environment.packages + environment.jars)
     note = environment.folder / INSTALLED
-    if note.exists() and note.read_text() == wanted:
+    if note.exists() and note.read_text() == required:
         return ""
     if environment.jars and not (shutil.which("mvn") and shutil.which("java")):
         return "it needs java and mvn"
@@ -55,13 +61,22 @@ def install(environment: Environment) -> str:
     steps = [
         [sys.executable, "-m", "venv", str(environment.folder)],
         [str(environment.python), "-m", "pip", "install", "--quiet", *environment.packages],
-        *(["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={jar}",
-           f"-DoutputDirectory={environment.folder / 'jars'}"] for jar in environment.jars),
+        *(
+            [
+                "mvn",
+                "-q",
+                "-B",
+                "dependency:copy",
+                f"-Dartifact={jar}",
+                f"-DoutputDirectory={environment.folder / 'jars'}",
+            ]
+            for jar in environment.jars
+        ),
     ]
     for step in steps:
         done = subprocess.run(step, capture_output=True, text=True, check=False)
         if done.returncode:
             lines = (done.stderr + done.stdout).strip().splitlines()
             return next((line for line in lines if "ERROR" in line), lines[-1] if lines else f"exit {done.returncode}")
-    note.write_text(wanted)
+    note.write_text(required)
     return ""

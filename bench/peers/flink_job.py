@@ -1,9 +1,9 @@
 """The job in PyFlink: Flink SQL's deduplication (ROW_NUMBER() = 1) over a union, in streaming mode.
 
-Variants: ``event time`` keeps the first row by event time and clears its state as the watermark passes;
-``processing time`` says the first row that arrives and clears its state by a wall-clock time to live, which must exceed
-the time by which inputs are apart (an hour here, so nothing expires in a run). Both are queries that Flink documents;
-both run in the JVM, and Python only submits them. No checkpoints but in the run that is checked.
+Variants: ``event time`` keeps the first row by event time and clears its state as the watermark passes.
+``processing time`` emits the first row that arrives and clears its state by a wall-clock time to live, which must
+exceed the lag between inputs (an hour here, so nothing expires in a run). Both are queries that Flink documents. Both
+run in the JVM, and Python only submits them. Only the run that is checked has checkpoints.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def new_environment(variant: str, checkpoints: str = "") -> TableEnvironment:
     if variant == "processing time":
         settings.set_string("table.exec.state.ttl", "1 h")
     settings.set_string("restart-strategy.type", "none")
-    if checkpoints:  # a sink of files publishes them by checkpoints
+    if checkpoints:  # a sink of files completes them at checkpoints
         settings.set_string("execution.checkpointing.interval", "5 s")
         settings.set_string("execution.checkpointing.storage", "filesystem")
         settings.set_string("execution.checkpointing.dir", Path(checkpoints).as_uri())
@@ -66,7 +66,7 @@ def run_in(flink: TableEnvironment, data: Path, variant: str, output: Path | Non
         ) WHERE place = 1
     """)
     done.wait()
-    # The job manager's own figure: without planning, submission and the start of the local cluster.
+    # The figure of the job manager: without planning, submission and the start of the local cluster.
     seconds: float = done.get_job_client().get_job_execution_result().result().get_net_runtime() / 1000
     if output is not None:
         publish(output)
@@ -74,7 +74,7 @@ def run_in(flink: TableEnvironment, data: Path, variant: str, output: Path | Non
 
 
 def publish(output: Path) -> None:
-    """Give the part files the header and the name that the check expects."""
+    """Give the part files the header and the name that the check requires."""
     for path in [path for path in output.rglob("part-*") if path.is_file()]:
         path.with_name(f"{path.name}.csv").write_text("vs,payload,ve\n" + path.read_text())
 

@@ -1,7 +1,8 @@
-"""How a job talks to the benchmark: a line per report on standard output. Standard library only: every peer runs it.
+"""The protocol between a job and the benchmark: a line per report on standard output.
 
-The order: the job says that it is ready; runs once, writing its output; waits until the benchmark has checked that
-output and says "go"; runs once more to warm up and then ``repeats`` times, with a sink that drops every row.
+Only the standard library, because every peer runs it. The order: the job reports that it is ready; runs once and writes
+its output; waits until the benchmark has checked that output and sends "go"; runs once more to warm up and then
+``repeats`` times, with a sink that drops every row.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ DELAY_MS = 4_000
 """How far a row may be behind the newest one of its input: twice the disorder of the recording."""
 MARK = "bench: "
 
-Run = Callable[[Path, str, "Path | None"], float]
-"""``run(data, variant, output)``: do the job once and return the seconds from the first row read to the last row out.
+JobRun = Callable[[Path, str, "Path | None"], float]
+"""``run(data, variant, output)``: does the job once; returns the seconds from the first row read to the last row out.
 ``output`` None: drop the rows."""
 
 
-def say(**facts: Any) -> None:
+def report(**facts: Any) -> None:
     print(MARK + json.dumps(facts), flush=True)
 
 
-def serve(run: Run, versions: dict[str, str]) -> None:
-    """The life of a job's process; call it once the system is ready to take a query."""
+def serve(run: JobRun, versions: dict[str, str]) -> None:
+    """Run a job's process. Call it when the system is ready to take a query."""
     parser = ArgumentParser()
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--variant", required=True)
@@ -37,9 +38,9 @@ def serve(run: Run, versions: dict[str, str]) -> None:
     parser.add_argument("--repeats", type=int, required=True)
     parser.add_argument("--began", type=float, required=True, help="time.time() when the process was started")
     args = parser.parse_args()
-    say(ready_s=time.time() - args.began, versions=versions)
-    say(first_run_s=run(args.data, args.variant, args.output))
+    report(ready_s=time.time() - args.began, versions=versions)
+    report(first_run_s=run(args.data, args.variant, args.output))
     if sys.stdin.readline().strip() == "go":
         run(args.data, args.variant, None)
         for _ in range(args.repeats):
-            say(seconds=run(args.data, args.variant, None))
+            report(seconds=run(args.data, args.variant, None))

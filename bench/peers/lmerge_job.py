@@ -1,6 +1,6 @@
 """The job in lmerge. The variant is the engine that runs the merge, and its threads.
 
-Beside rows, lmerge reads the stables that its inputs carry; figures count the rows alone, as for everybody.
+lmerge also reads the stables of its inputs. The figures count only the rows, as for every system.
 """
 
 from __future__ import annotations
@@ -19,27 +19,28 @@ import pyarrow.parquet as pq
 from bench.peers.job import INPUTS, serve
 from lmerge.core.batch import AnyBatch, Batch
 from lmerge.core.elements import INSERT, STABLE
-from lmerge.core.engines import native_problem
+from lmerge.core.engines.selection import native_problem
 from lmerge.core.merge import Merge
+from lmerge.core.merge_config import MergeConfig
 
 # variant: engine, shards
 VARIANTS = {"python": ("python", 1), "native": ("native", 1), "native, 2 shards": ("native", 2)}
 
 
 def engines() -> list[str]:
-    """The variants that this lmerge offers."""
+    """Return the variants that this installation of lmerge can run."""
     return [variant for variant, (engine, _) in VARIANTS.items() if engine == "python" or not native_problem()]
 
 
 def run(data: Path, variant: str, output: Path | None) -> float:
     began = time.perf_counter()
     engine, shards = VARIANTS[variant]
-    merge = Merge("r3", track_live=False, engine=engine, shards=shards)
+    merge = Merge(MergeConfig("r3", track_live=False, engine=engine, shards=shards))
     columns_of = lists if engine == "python" else wire_columns
     for at in range(INPUTS):
         merge.attach(str(at), ("key",))
     turns = zip_longest(*(recorded(data / f"input{at}.arrow", columns_of) for at in range(INPUTS)))
-    said = []
+    emitted = []
     count = 0
     for at, batch in chain.from_iterable(enumerate(turn) for turn in turns):
         if batch is not None:
@@ -47,44 +48,52 @@ def run(data: Path, variant: str, output: Path | None) -> float:
             assert not outcome.detached
             count += outcome.batch.count
             if output is not None:
-                said.append(outcome.batch)
+                emitted.append(outcome.batch)
     seconds = time.perf_counter() - began
     assert count == merge.emitted.inserts + merge.emitted.stables
     if output is not None:
-        write(said, output)
+        write(emitted, output)
     return seconds
 
 
 def recorded(path: Path, columns_of: Callable[[pa.RecordBatch], AnyBatch]) -> Iterator[AnyBatch]:
-    """The elements of one recorded input, batch by batch."""
+    """Yield the elements of one recorded input, batch by batch."""
     reader = pa.ipc.open_file(pa.memory_map(str(path)))
     for number in range(reader.num_record_batches):
         yield columns_of(reader.get_batch(number))
 
 
 def lists(columns: pa.RecordBatch) -> AnyBatch:
-    """For the Python engine."""
+    """Return a batch for the Python engine."""
     return Batch(
-        columns["kind"].to_numpy().tobytes(), columns["vs"].to_numpy().tolist(), columns["ve"].to_numpy().tolist(),
-        [0] * columns.num_rows, columns["payload"].to_pylist(),
+        columns["kind"].to_numpy().tobytes(),
+        columns["vs"].to_numpy().tolist(),
+        columns["ve"].to_numpy().tolist(),
+        [0] * columns.num_rows,
+        columns["payload"].to_pylist(),
     )
 
 
 def wire_columns(columns: pa.RecordBatch) -> AnyBatch:
-    """For the native engine: bytes as a publisher would send them, checked as from a network."""
+    """Return a batch for the native engine: bytes as a publisher sends them, checked as from a network."""
     from lmerge._native import Columns
 
     _, ends, payloads = columns["payload"].buffers()
     payload_bytes = np.frombuffer(ends, np.uint32)[columns.num_rows]
     return Columns.decode(
-        columns["kind"].to_numpy().tobytes(), columns["vs"].to_numpy().tobytes(), columns["ve"].to_numpy().tobytes(),
-        b"", np.frombuffer(ends, np.uint32)[1 : columns.num_rows + 1].tobytes(), bytes(payloads[:payload_bytes]),
-        columns.num_rows, int(payload_bytes),
+        columns["kind"].to_numpy().tobytes(),
+        columns["vs"].to_numpy().tobytes(),
+        columns["ve"].to_numpy().tobytes(),
+        b"",
+        np.frombuffer(ends, np.uint32)[1 : columns.num_rows + 1].tobytes(),
+        bytes(payloads[:payload_bytes]),
+        columns.num_rows,
+        int(payload_bytes),
     )
 
 
-def write(said: list[AnyBatch], output: Path) -> None:
-    rows = [row for batch in said for row in batch.rows() if row[0] != STABLE]
+def write(emitted: list[AnyBatch], output: Path) -> None:
+    rows = [row for batch in emitted for row in batch.rows() if row[0] != STABLE]
     assert all(row[0] == INSERT for row in rows)
     _, vs, ve, _, payloads = zip(*rows)
     table = pa.table({"vs": vs, "payload": pa.array(payloads, pa.binary()).cast(pa.string()), "ve": ve})

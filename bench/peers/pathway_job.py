@@ -1,8 +1,8 @@
 """The job in Pathway: group the inputs by (vs, payload).
 
-Variants: ``streaming`` feeds rows through a Python connector, the inputs in turns, and commits as it goes, with
-temporal forgetting to clear state; ``one commit`` reads CSV files with the connector in Rust in static mode, which
-ingests all in one commit and so keeps all state: the most that this engine can do, not a stream. Two threads.
+Variants: ``streaming`` feeds rows of the inputs in turns through a Python connector, with regular commits and temporal
+forgetting to clear state. ``one commit`` reads CSV files with the connector in Rust in static mode, which ingests
+everything in one commit and so keeps all state: the most that this engine can do, not a stream. Two threads.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from bench.peers.job import DELAY_MS, INPUTS, serve
 BATCHES_A_COMMIT = 8  # of 4,096 rows of each input
 
 
-class Event(pw.Schema):
+class EventSchema(pw.Schema):
     vs: int
     payload: str
     ve: int
@@ -52,19 +52,19 @@ class RecordedInputs(pw.io.python.ConnectorSubject):
 
 
 def deduplicated(rows: pw.Table) -> pw.Table:
-    return rows.groupby(pw.this.vs, pw.this.payload).reduce(
-        pw.this.vs, pw.this.payload, ve=pw.reducers.any(pw.this.ve)
-    )
+    return rows.groupby(pw.this.vs, pw.this.payload).reduce(pw.this.vs, pw.this.payload, ve=pw.reducers.any(pw.this.ve))
 
 
 def run(data: Path, variant: str, output: Path | None) -> float:
     G.clear()  # the graph of the run before
     if variant == "streaming":
-        rows = pw.io.python.read(RecordedInputs(data), schema=Event, autocommit_duration_ms=None)
+        rows = pw.io.python.read(RecordedInputs(data), schema=EventSchema, autocommit_duration_ms=None)
         recent = rows.ignore_late(pw.this.vs, DELAY_MS).forget(pw.this.vs, DELAY_MS, mark_forgetting_records=True)
         merged = deduplicated(recent).filter_out_results_of_forgetting()
     else:
-        inputs = [pw.io.csv.read(str(data / f"rows{at}.csv"), schema=Event, mode="static") for at in range(INPUTS)]
+        inputs = [
+            pw.io.csv.read(str(data / f"rows{at}.csv"), schema=EventSchema, mode="static") for at in range(INPUTS)
+        ]
         merged = deduplicated(pw.Table.concat_reindex(*inputs))
     if output is None:
         pw.io.null.write(merged)

@@ -1,4 +1,4 @@
-"""The result as bars on a logarithmic axis, the slowest at the bottom."""
+"""Draws the result as bars on a logarithmic axis, the slowest at the bottom."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OURS, STREAMS, BATCHES = "#c2410c", "#1d4ed8", "#93c5fd"
 
 
 def draw(rows: list[Measured], batches: frozenset[str], subtitle: str, path: Path) -> None:
-    """``batches``: names of the rows that are no stream, in a paler colour."""
+    """Draw the rows. ``batches``: names of the rows that are not streams, in a paler colour."""
     rows = sorted(rows, key=lambda row: row.median)
     figure, axes = plt.subplots(figsize=(9.5, 1.6 + 0.45 * len(rows)), layout="constrained")
     names = [row.name for row in rows]

@@ -1,9 +1,9 @@
-"""The recorded inputs: files that every system reads, each in the form that is fastest for it.
+"""Writes the recorded inputs: files for every system, each in the form that is fastest for it.
 
 Under the folder of the recording: ``input<n>.arrow`` (Arrow IPC with stables, for lmerge), ``rows<n>.arrow`` (the same
 without stables), ``rows<n>.parquet``, ``segments/<n>/*.parquet`` (the same cut in pieces, for a system that reads
 files in micro-batches), ``rows<n>.csv``, and ``reference.arrow``: the events, each once. Payloads are 16 hexadecimal
-digits, so that they are as good a text as they are bytes. Times are milliseconds since the epoch.
+digits, which are valid both as text and as bytes. Times are milliseconds since the epoch.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ COLUMNS = ("vs", "payload", "ve")
 
 
 def record(folder: Path, events: int) -> Path:
-    """The recording of ``events`` events; made once, kept under ``folder``."""
+    """Return the folder of the recording of ``events`` events, which is made once and kept under ``folder``."""
     target = folder / str(events)
     if (target / "reference.arrow").exists():
         return target
@@ -45,9 +45,9 @@ def record(folder: Path, events: int) -> Path:
         rows = elements.filter(pc.equal(elements["kind"], INSERT)).select(COLUMNS)
         rows = rows.set_column(1, "payload", rows["payload"].cast(pa.string()))
         _write_rows(rows, target, at)
-        said = rows.sort_by([(name, "ascending") for name in COLUMNS])
-        assert reference is None or said.equals(reference), "the inputs carry different events"
-        reference = said
+        ordered = rows.sort_by([(name, "ascending") for name in COLUMNS])
+        assert reference is None or ordered.equals(reference), "the inputs carry different events"
+        reference = ordered
     assert reference is not None
     assert reference.num_rows == events
     _write_arrow(reference, target / "reference.arrow")
@@ -55,7 +55,7 @@ def record(folder: Path, events: int) -> Path:
 
 
 def read(path: Path) -> pa.Table:
-    """A recorded Arrow file."""
+    """Return a recorded Arrow file."""
     return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
 
 
@@ -65,11 +65,14 @@ def _columns(batches: list[Batch]) -> pa.Table:
     assert ADJUST not in kinds
     kind = pa.array(kinds, pa.uint8())
     is_insert = pc.equal(kind, INSERT)
-    return pa.table({
-        "kind": kind, "vs": pc.add(pa.array(vs, pa.int64()), BEGIN_MS),
-        "ve": pc.if_else(is_insert, pc.add(pa.array(ve, pa.int64()), BEGIN_MS), 0),  # a stable has none
-        "payload": pa.array([payload.hex().encode() for payload in payloads], pa.binary()),
-    })
+    return pa.table(
+        {
+            "kind": kind,
+            "vs": pc.add(pa.array(vs, pa.int64()), BEGIN_MS),
+            "ve": pc.if_else(is_insert, pc.add(pa.array(ve, pa.int64()), BEGIN_MS), 0),  # a stable has none
+            "payload": pa.array([payload.hex().encode() for payload in payloads], pa.binary()),
+        }
+    )
 
 
 def _write_arrow(table: pa.Table, path: Path) -> None:

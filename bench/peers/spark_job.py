@@ -1,7 +1,7 @@
 """The job in PySpark: ``dropDuplicatesWithinWatermark`` over a union, in Structured Streaming.
 
-Variants: ``micro-batches`` reads one file of each input per trigger; ``one batch`` takes everything at once, so that no
-state ever expires: the most that this engine can do, not a stream.
+Variants: ``micro-batches`` reads one file of each input per trigger. ``one batch`` takes everything at once, so that no
+state expires: the most that this engine can do, not a stream.
 """
 
 from __future__ import annotations

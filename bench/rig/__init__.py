@@ -1,9 +1,9 @@
-"""What the benchmarks of real processes share: a stream that everybody can compute, replicas, servers, links, a judge.
+"""The rig that the benchmarks with real processes share: a computable stream, replicas, servers, links and a judge.
 
-    stream     the reference, and how each replica says it
-    replica    a process that says it at a rate
-    links      a process of TCP links that can be cut and stalled
-    judge      the process that reads the merged stream, believes nobody, and notes when everything came
-    fleet      starts, breaks and restarts all of them
-    stalls     from arrivals and faults to distributions
+stream     the reference stream, and its form in each replica
+replica    a process that publishes it at a rate
+links      a process of TCP links that can be cut and stalled
+judge      the process that reads the merged stream, checks every element and notes when it arrived
+fleet      starts, breaks and restarts all of them
+stalls     computes distributions of stalls from arrivals and faults
 """

@@ -1,6 +1,6 @@
 """A process that reads a merge and counts: ``python -m bench.rig.counter SERVERS MERGE INSERTS``.
 
-It prints ``ready``, and when it has as many inserts as it was told, how many elements there were and the moment.
+It prints ``ready``. When it has INSERTS inserts, it prints the number of elements and the time.
 """
 
 from __future__ import annotations

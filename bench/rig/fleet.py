@@ -1,7 +1,7 @@
-"""Servers, replicas, links and the judge: started, broken and restarted. Decides nothing; ``kills`` and ``soak`` do.
+"""Starts, breaks and restarts servers, replicas, links and the judge. ``kills`` and ``soak`` decide when.
 
-Every client reaches every server over a link of its own, so each connection can be cut and stalled by itself, and a
-server that comes back on another port is found at the same address.
+Every client reaches every server over a link of its own. So each connection can be cut and stalled alone, and a server
+that restarts on another port has the same address for its clients.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from bench.rig import judge, links, replica
-from bench.rig.judge import Output, Verdict
-from bench.rig.processes import Process, executed, forked
+from bench.rig.judge import OutputProgress, StreamVerdict
+from bench.rig.processes import RigProcess, executed, forked
 from bench.rig.replica import ReplicaSpec
-from bench.rig.stream import Reference
+from bench.rig.stream import ReferenceStream
 from bench.rig.wan import Wan
 from lmerge.errors import LmergeError
 
@@ -32,11 +32,14 @@ VERDICT_S_MAX = 120.0
 
 @dataclass(frozen=True)
 class FleetSpec:
-    """What to run. ``server_options``: more of ``lmerge serve``, with ``{server}`` for its name. ``execute``: names of
-    those that are started as a user would. ``resume``: a replica that comes back goes on where the merge is, instead of
-    joining with what is alive; so it must where it is the only one."""
+    """What to run.
 
-    reference: Reference = field(default_factory=Reference)
+    ``server_options``: further options of ``lmerge serve``, with ``{server}`` for its name. ``execute``: names of the
+    processes that are started as a user would start them. ``resume``: a replica that restarts continues at the stable
+    point of the merge instead of joining with the live events. A replica that is the only one must do so.
+    """
+
+    reference: ReferenceStream = field(default_factory=ReferenceStream)
     replicas: tuple[str, ...] = ("a", "b", "c")
     lags_s: tuple[float, ...] = (0.0, 0.0, 0.0)
     servers: tuple[str, ...] = ("s1", "s2")
@@ -44,28 +47,31 @@ class FleetSpec:
     execute: tuple[str, ...] = ()
     resume: bool = False
     properties: tuple[str, ...] = ("key",)
-    events_max: int = 0  # for the judge
+    events_max: int = 0  # see ``judge.run``
 
 
-class Fleet:
-    """Use it in a ``with``: at the end every process has gone. ``wan``: where replicas and the reader live."""
+class RigFleet:
+    """The processes of a benchmark. Use it in a ``with``: at its end every process has ended.
+
+    ``wan``: the network namespace of the replicas and the reader.
+    """
 
     def __init__(self, spec: FleetSpec, folder: Path, wan: Wan | None = None) -> None:
         self.spec, self.folder = spec, folder
         self._host = wan.near if wan is not None else "127.0.0.1"
         self._enter = wan.enter if wan is not None else None
-        self.processes: dict[str, Process] = {}
+        self.processes: dict[str, RigProcess] = {}
         self.joined: dict[str, bool] = {}
         self.done: set[str] = set()
-        self.verdict: Verdict | None = None
+        self.verdict: StreamVerdict | None = None
         self.epoch_s = 0.0
-        self.output = Output(0, 0, 0, 0.0)
-        self._links: Process
+        self.output = OutputProgress(0, 0, 0, 0.0)
+        self._links: RigProcess
         self._ports: dict[str, int] = {}
         self._lives: dict[str, int] = dict.fromkeys((*spec.replicas, *spec.servers), 0)
         self._ends: int | None = None
 
-    def __enter__(self) -> Fleet:
+    def __enter__(self) -> RigFleet:
         self._links = self.processes["links"] = forked("links", self.folder, links.run, self._host)
         for name in self.spec.servers:
             self.start_server(name)
@@ -76,8 +82,14 @@ class Fleet:
                 self._ports[f"{client}>{name}"] = self._link("open", f"{client}>{name}", self._ports[name])
         self.epoch_s = time.monotonic() + 1.0
         self.processes[READER] = forked(
-            READER, self.folder, partial(judge.run, events_max=self.spec.events_max), self.target(READER), MERGE,
-            self.spec.reference, self.epoch_s, before=self._enter,
+            READER,
+            self.folder,
+            partial(judge.run, events_max=self.spec.events_max),
+            self.target(READER),
+            MERGE,
+            self.spec.reference,
+            self.epoch_s,
+            before=self._enter,
         )
         for name in self.spec.replicas:
             self.start_replica(name, first=0)
@@ -88,13 +100,13 @@ class Fleet:
             process.kill()
 
     def target(self, client: str) -> str:
-        """The addresses of the servers, as this client reaches them."""
+        """Return the addresses of the servers for a client."""
         return ",".join(f"{self._host}:{self._ports[f'{client}>{name}']}" for name in self.spec.servers)
 
     # Servers.
 
     def start_server(self, name: str) -> None:
-        """A process of ``lmerge serve`` on a free port; ``is_ready`` says when it serves."""
+        """Start a process of ``lmerge serve`` on a free port. ``is_ready`` returns whether it serves."""
         self._lives[name] += 1
         ready = self._ready_file(name)
         options = [option.replace("{server}", name) for option in self.spec.server_options]
@@ -105,7 +117,7 @@ class Fleet:
             self.processes[name] = forked(name, self.folder, _serve, arguments)
 
     def is_ready(self, name: str) -> bool:
-        """Whether the present life of the server serves; its links lead to it then."""
+        """Return whether the present process of a server serves. If so, its links lead to it."""
         ready = self._ready_file(name)
         if not ready.exists():
             return False
@@ -122,13 +134,18 @@ class Fleet:
     # Replicas.
 
     def start_replica(self, name: str, first: int | None = None) -> None:
-        """A process that publishes; ``first`` as in ``replica.run``."""
+        """Start a process that publishes; ``first`` as in ``replica.run``."""
         at = self.spec.replicas.index(name)
         self._lives[name] += 1
         spec = ReplicaSpec(
-            name, self.target(name), MERGE, self.spec.reference, self.epoch_s,
-            salt=at + 1 + 100 * self._lives[name],  # each life in a physical form of its own
-            lag_s=self.spec.lags_s[at], properties=self.spec.properties,
+            name,
+            self.target(name),
+            MERGE,
+            self.spec.reference,
+            self.epoch_s,
+            salt=at + 1 + 100 * self._lives[name],  # each process publishes another physical form
+            lag_s=self.spec.lags_s[at],
+            properties=self.spec.properties,
         )
         if first is None:
             first = replica.RESUME if self.spec.resume else replica.JOIN
@@ -139,7 +156,7 @@ class Fleet:
         else:
             self.processes[name] = forked(name, self.folder, replica.run, spec, first, before=self._enter)
         if self._ends is not None:
-            self._tell(name, ("end", self._ends))
+            self._send(name, ("end", self._ends))
 
     # Links.
 
@@ -148,115 +165,119 @@ class Fleet:
         self._link("cut", link)
 
     def stall(self, link: str, way: str, seconds: float) -> None:
-        """Nothing goes this way for a time."""
+        """Stop one direction of a link for a time."""
         self._link("stall", link, way, seconds)
 
-    def _link(self, word: str, name: str, *values: Any) -> int:
-        assert self._links.told is not None
-        self._links.told.send((word, name, *values))
-        return int(self._links.told.recv()) if word == "open" else 0
+    def _link(self, action: str, name: str, *values: Any) -> int:
+        assert self._links.pipe is not None
+        self._links.pipe.send((action, name, *values))
+        return int(self._links.pipe.recv()) if action == "open" else 0
 
-    # What they say.
+    # Messages.
 
     def state(self) -> str:
-        """For an error: who has joined, and what each server says of its inputs."""
+        """Return, for an error message, which replicas have joined, and each server's description of its inputs."""
         from lmerge.client import describe_merge
 
-        words = [f"joined: {self.joined}, output: {self.output}"]
+        lines = [f"joined: {self.joined}, output: {self.output}"]
         for name in self.spec.servers:
             try:
-                said = describe_merge(f"127.0.0.1:{self._ports[name]}", MERGE)
+                found = describe_merge(f"127.0.0.1:{self._ports[name]}", MERGE)
             except LmergeError as error:
-                words.append(f"{name}: {error}")
+                lines.append(f"{name}: {error}")
                 continue
-            inputs = [f"{i.replica} {i.state} stable {i.stable_point} join_at {i.join_at}" for i in said.inputs]
-            words.append(f"{name}: stable {said.summary.stable_point}, complete from {said.complete_from}; {inputs}")
-        return "\n".join(words)
+            inputs = [f"{i.replica} {i.state} stable {i.stable_point} join_at {i.join_at}" for i in found.inputs]
+            lines.append(f"{name}: stable {found.summary.stable_point}, complete from {found.complete_from}; {inputs}")
+        return "\n".join(lines)
 
     @property
     def is_whole(self) -> bool:
-        """Every replica has joined, every server serves and the judge reads all of them."""
-        ready = [self.is_ready(name) for name in self.spec.servers]  # all are asked: their links lead to them then
+        """Whether every replica has joined, every server serves and the judge reads all of them."""
+        ready = [self.is_ready(name) for name in self.spec.servers]  # of all: it also sets their links
         return (
-            all(ready) and all(self.joined[name] for name in self.spec.replicas)
-            and self.output.servers == len(self.spec.servers) and not any(p.is_stopped for p in self.processes.values())
+            all(ready)
+            and all(self.joined[name] for name in self.spec.replicas)
+            and self.output.servers == len(self.spec.servers)
+            and not any(p.is_stopped for p in self.processes.values())
         )
 
-    def listen(self, seconds: float) -> None:
-        """Take in what the processes say, for so long. Raises RuntimeError if one has gone that nobody killed."""
+    def read_messages(self, seconds: float) -> None:
+        """Read the messages of the processes for some time. Raises RuntimeError if one has ended by itself."""
         until = time.monotonic() + seconds
         while (wait := until - time.monotonic()) > 0:
             pipes = {
-                process.told: name for name, process in self.processes.items()
-                if process.told is not None and process is not self._links
+                process.pipe: name
+                for name, process in self.processes.items()
+                if process.pipe is not None and process is not self._links
             }
             for pipe in connection.wait(list(pipes), wait):
                 assert isinstance(pipe, connection.Connection)
                 name = pipes[pipe]
                 try:
-                    self._hear(name, pipe.recv())
+                    self._receive(name, pipe.recv())
                 except (EOFError, OSError):
-                    self.processes[name].told = None
+                    self.processes[name].pipe = None
         for process in self.processes.values():
             if process.exit_code is not None and self.verdict is None:
                 raise process.failure()
 
     def ask_output(self) -> None:
-        """How far the output is; the answer comes with ``listen``."""
-        self._tell(READER, ("at", None))
+        """Request the progress of the output; ``read_messages`` reads the answer."""
+        self._send(READER, ("at", None))
 
-    def finish(self) -> Verdict:
-        """Let the replicas end their streams together, and wait for the verdict."""
+    def finish(self) -> StreamVerdict:
+        """End the streams of all replicas at one event and return the verdict."""
         behind = max(self.spec.lags_s) + 1.0
         self._ends = int((time.monotonic() + behind - self.epoch_s) * self.spec.reference.events_per_s)
         for name in (*self.spec.replicas, READER):
-            self._tell(name, ("end", self._ends))
+            self._send(name, ("end", self._ends))
         self._await(lambda: self.verdict is not None, "the verdict", VERDICT_S_MAX)
         assert self.verdict is not None
         return self.verdict
 
-    def _hear(self, name: str, message: tuple[Any, ...]) -> None:
-        word, *values = message
-        if word == "joined":
+    def _receive(self, name: str, message: tuple[Any, ...]) -> None:
+        kind, *values = message
+        if kind == "joined":
             self.joined[name] = values[0]
-        elif word == "done":
+        elif kind == "done":
             self.done.add(name)
-        elif word == "at":
+        elif kind == "at":
             self.output = values[0]
         else:
-            assert word == "verdict"
+            assert kind == "verdict"
             self.verdict = values[0]
 
-    def _tell(self, name: str, message: tuple[Any, ...]) -> None:
-        told = self.processes[name].told
-        assert told is not None
-        told.send(message)
+    def _send(self, name: str, message: tuple[Any, ...]) -> None:
+        pipe = self.processes[name].pipe
+        assert pipe is not None
+        pipe.send(message)
 
     def _await(self, reached: Callable[[], bool], what: str, seconds: float = READY_S_MAX) -> None:
         until = time.monotonic() + seconds
         while not reached():
             if time.monotonic() > until:
                 raise RuntimeError(f"waited {seconds:.0f} s for {what}; {self.state()}")
-            self.listen(0.01)
+            self.read_messages(0.01)
 
     def await_whole(self, seconds: float = READY_S_MAX) -> None:
-        """Until everybody has joined."""
+        """Wait until every replica has joined, every server serves and the judge reads all."""
+
         def reached() -> bool:
             self.ask_output()
             return self.is_whole
 
-        self._await(reached, "everybody to join", seconds)
+        self._await(reached, "all to join", seconds)
 
 
-def _serve(arguments: Iterable[str], _told: connection.Connection) -> None:
+def _serve(arguments: Iterable[str], _pipe: connection.Connection) -> None:
     sys.argv = ["lmerge", *arguments]
     from lmerge.cli.main import main
 
     main()
 
 
-def serve(name: str, folder: Path, *options: str) -> tuple[Process, int]:
-    """One server by itself, started as a user would: its process and its port, when it is ready."""
+def serve(name: str, folder: Path, *options: str) -> tuple[RigProcess, int]:
+    """Start one server as a user would. Return its process and its port when it is ready."""
     ready = folder / f"{name}.json"
     process = executed(
         name, folder, "lmerge", "serve", "--port", "0", "--http-port", "-1", *options, "--ready-file", str(ready)
@@ -269,7 +290,7 @@ def serve(name: str, folder: Path, *options: str) -> tuple[Process, int]:
 
 
 def import_all() -> None:
-    """Everything that forked processes use, once."""
+    """Import all modules that forked processes use."""
     import grpc.aio
 
     import lmerge.cli.main

@@ -1,7 +1,7 @@
-"""The process that reads the merged stream, believes nobody, and notes when everything came.
+"""The process that reads the merged stream, checks every element and notes when it arrived.
 
-Every element is applied to a ``Tdb``, which refuses one that contradicts what was said before. Every event that is
-frozen is compared with the reference, at once, so an hour's stream needs a byte per event. At the end: ``Verdict``.
+Every element is applied to a ``Tdb``, which refuses an element that contradicts earlier ones. Every frozen event is
+compared with the reference at once, so the stream of an hour needs a byte per event. The result is a ``StreamVerdict``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
-from bench.rig.stream import Reference
+from bench.rig.stream import ReferenceStream
 from lmerge.client import AsyncSubscriber
 from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import INF, INSERT, NEG_INF, Event
@@ -26,8 +26,8 @@ SHOWN_MAX = 5
 CONTRADICTED = "contradicted"
 
 
-class Output(NamedTuple):
-    """How far the reader is. ``servers``: those that it could go on with. ``gap_s``: longest since the last answer."""
+class OutputProgress(NamedTuple):
+    """The progress of the reader. ``servers``: that it has joined. ``gap_s``: the longest since the last answer."""
 
     stable_point: int
     elements: int
@@ -36,9 +36,12 @@ class Output(NamedTuple):
 
 
 @dataclass
-class Verdict:
-    """What the reader saw. ``arrivals``: monotonic times of output batches, ``inserts`` how many each had, ``ages_ms``
-    how old the last of them was (-1: there was none)."""
+class StreamVerdict:
+    """The results of the reader.
+
+    ``arrivals``: monotonic times of output batches; ``inserts``: the number in each; ``ages_ms``: the age of the last
+    insert of each, -1 if there was none.
+    """
 
     expected: int = 0
     frozen: int = 0
@@ -61,8 +64,8 @@ class Verdict:
         wrong = (self.lost, self.duplicates, self.unexpected, self.wrong_end, self.contradictions, self.gaps)
         return self.frozen == self.expected > 0 and not any(wrong)
 
-    def words(self) -> str:
-        """In one line."""
+    def summary(self) -> str:
+        """Return the counts in one line, and examples of what is wrong below it."""
         return (
             f"{'right' if self.is_good else 'WRONG'}: {self.expected:,} events expected, {self.frozen:,} merged; lost "
             f"{self.lost}, duplicated {self.duplicates}, unexpected {self.unexpected}, with a wrong end "
@@ -71,26 +74,26 @@ class Verdict:
         )
 
 
-class Judge:
-    """Takes batches of the merged stream; ``verdict`` when it is over."""
+class StreamJudge:
+    """Checks batches of the merged stream. ``verdict`` gives the result at the end."""
 
-    def __init__(self, reference: Reference, *, events_max: int = 0, keeps_arrivals: bool = True) -> None:
+    def __init__(self, reference: ReferenceStream, *, events_max: int = 0, keeps_arrivals: bool = True) -> None:
         self.reference = reference
         self.tdb = Tdb("output")
         self.seen = bytearray(events_max)  # how often each event was frozen, up to 255
-        self.seen[::1024] = bytes(len(self.seen[::1024]))  # all of it is real memory from the start
-        self.found = Verdict()
-        self.gap_s_max = 0.0  # since it was last asked
+        self.seen[::1024] = bytes(len(self.seen[::1024]))  # write to each page, so that memory does not grow later
+        self.found = StreamVerdict()
+        self.gap_s_max = 0.0  # since the last answer
         self._keeps_arrivals = keeps_arrivals
         self._last_s = 0.0
 
     @property
     def stable_point(self) -> int:
-        """How far the output has come."""
+        """The stable point of the output."""
         return self.tdb.stable_point
 
     def take(self, batch: AnyBatch, at_s: float, epoch_s: float = 0.0) -> None:
-        """One output batch that arrived at ``at_s``."""
+        """Check one output batch that arrived at ``at_s``."""
         newest = NEG_INF
         for row in batch.rows():
             try:
@@ -130,8 +133,8 @@ class Judge:
             self.seen.extend(bytes(at + 1024 - len(self.seen)))
         self.seen[at] = min(self.seen[at] + 1, 255)
 
-    def verdict(self, expected: int) -> Verdict:
-        """The stream is over, and events 0 to ``expected`` - 1 were to come."""
+    def verdict(self, expected: int) -> StreamVerdict:
+        """Return the verdict on the whole stream; events 0 to ``expected`` - 1 must have come."""
         found = self.found
         for event in self.tdb.live_events():
             self._frozen(event)
@@ -146,46 +149,49 @@ class Judge:
             self._example(f"one that came twice is event {next(i for i, times in enumerate(seen) if times > 1)}")
         return found
 
-    def _contradicted(self, words: str) -> None:
+    def _contradicted(self, text: str) -> None:
         self.found.contradictions += 1
-        self._example(f"{CONTRADICTED}: {words}")
+        self._example(f"{CONTRADICTED}: {text}")
 
-    def _example(self, words: str) -> None:
+    def _example(self, text: str) -> None:
         if len(self.found.examples) < SHOWN_MAX:
-            self.found.examples.append(words)
+            self.found.examples.append(text)
 
 
 def run(
-    target: str, merge: str, reference: Reference, epoch_s: float, told: Connection, *, events_max: int = 0,
+    target: str, merge: str, reference: ReferenceStream, epoch_s: float, pipe: Connection, *, events_max: int = 0
 ) -> None:
-    """The process. When asked it tells ("at", stable point, elements, joined servers, longest gap since it was last
-    asked); and ("verdict", Verdict) when the stream is over and it knows the number of events, which it is told as
-    ("end", N). ``events_max``: room for so many from the start, and no arrivals are kept: memory does not grow."""
-    gc.freeze()  # what is loaded by now stays
-    judge = Judge(reference, events_max=events_max, keeps_arrivals=not events_max)
-    # From the beginning, however late it connects: on a busy machine the first events are frozen by then.
+    """Run the process.
+
+    It receives ("at", None) and answers ("at", OutputProgress). It receives ("end", N), the number of events, and sends
+    ("verdict", StreamVerdict) when the stream is over. ``events_max``: allocate room for so many events at the start
+    and keep no arrivals, so that memory does not grow.
+    """
+    gc.freeze()  # the loaded modules stay
+    judge = StreamJudge(reference, events_max=events_max, keeps_arrivals=not events_max)
+    # From the beginning: on a busy machine the first events may be frozen before it connects.
     subscriber = AsyncSubscriber(target, merge, name="judge", resume=format_token(merge, NEG_INF))
-    verdict = asyncio.run(_read(judge, subscriber, epoch_s, told))
-    told.send(("verdict", verdict))
+    verdict = asyncio.run(_read(judge, subscriber, epoch_s, pipe))
+    pipe.send(("verdict", verdict))
 
 
-async def _read(judge: Judge, subscriber: AsyncSubscriber, epoch_s: float, told: Connection) -> Verdict:
+async def _read(judge: StreamJudge, subscriber: AsyncSubscriber, epoch_s: float, pipe: Connection) -> StreamVerdict:
     loop = asyncio.get_running_loop()
     expected: asyncio.Future[int] = loop.create_future()
 
-    def listen() -> None:
+    def receive() -> None:
         try:
-            word, value = told.recv()
+            kind, value = pipe.recv()
         except (EOFError, OSError):
-            loop.remove_reader(told.fileno())  # the benchmark has gone; the kernel ends this process too
+            loop.remove_reader(pipe.fileno())  # the benchmark has ended; the kernel ends this process too
             return
-        if word == "end":
+        if kind == "end":
             expected.set_result(value)
         else:
             gap_s, judge.gap_s_max = judge.gap_s_max, 0.0
-            told.send(("at", Output(judge.stable_point, judge.found.elements, sources(subscriber), gap_s)))
+            pipe.send(("at", OutputProgress(judge.stable_point, judge.found.elements, sources(subscriber), gap_s)))
 
-    loop.add_reader(told.fileno(), listen)
+    loop.add_reader(pipe.fileno(), receive)
     async for batch in subscriber.batches():
         judge.take(batch, time.monotonic(), epoch_s)
         if judge.stable_point == INF:
@@ -196,5 +202,5 @@ async def _read(judge: Judge, subscriber: AsyncSubscriber, epoch_s: float, told:
 
 
 def sources(subscriber: AsyncSubscriber) -> int:
-    """How many servers the reader could go on with."""
+    """Return how many servers the reader has joined."""
     return sum(source.state == "joined" for source in subscriber.sources)

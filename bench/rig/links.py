@@ -1,8 +1,8 @@
-"""A process of TCP links between clients and servers that can be cut and stalled: the network's faults, without root.
+"""A process of TCP links between clients and servers that can be cut and stalled: network faults without root.
 
-One thread, one selector. A link listens on a port of its own and leads to a server's port; a connection through it is
-two sockets that copy to each other. What can be done to a link: ``cut`` (both sides see a reset), ``stall`` (one
-direction stops being read for a time: TCP itself holds the sender, nothing is lost), ``lead`` (to another port).
+One thread, one selector. A link listens on a port of its own and leads to the port of a server. A connection through it
+is two sockets that copy to each other. Actions on a link: ``cut`` (both sides get a reset), ``stall`` (one direction is
+not read for a time: TCP holds the sender, nothing is lost), ``lead`` (lead to another port).
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ class Half:
 
     __slots__ = ("link", "paused", "peer", "rest", "socket", "way")
 
-    def __init__(self, link: Link, socket_: socket.socket, way: str) -> None:
+    def __init__(self, link: TcpLink, socket_: socket.socket, way: str) -> None:
         self.link, self.socket, self.way = link, socket_, way
         self.peer: Half | None = None
-        self.rest = b""  # read from the peer, and not yet taken by this side
+        self.rest = b""  # read from the peer and not yet sent to this side
         self.paused = False
 
 
-class Link:
-    """One client's way to one server."""
+class TcpLink:
+    """The link of one client to one server."""
 
     def __init__(self, name: str, host: str, port: int) -> None:
         self.name = name
@@ -46,41 +46,41 @@ class Link:
         self.stalled_until = {UP: 0.0, DOWN: 0.0}
 
 
-class Links:
+class TcpLinks:
     """All links and the loop that serves them."""
 
-    def __init__(self, host: str, told: Connection) -> None:
+    def __init__(self, host: str, pipe: Connection) -> None:
         self._host = host
-        self._told = told
-        self._links: dict[str, Link] = {}
+        self._pipe = pipe
+        self._links: dict[str, TcpLink] = {}
         self._selector = selectors.DefaultSelector()
-        self._selector.register(told.fileno(), selectors.EVENT_READ, None)
+        self._selector.register(pipe.fileno(), selectors.EVENT_READ, None)
 
     def serve(self) -> None:
-        """Until the other end of the pipe is closed."""
+        """Serve until the other end of the pipe is closed."""
         while True:
             for key, mask in self._selector.select(self._next_wake_s()):
                 if key.data is None:
-                    if not self._listen():
+                    if not self._receive():
                         return
-                elif isinstance(key.data, Link):
+                elif isinstance(key.data, TcpLink):
                     self._accept(key.data)
                 else:
                     self._copy(key.data, mask)
             self._wake_stalled()
 
-    def _listen(self) -> bool:
+    def _receive(self) -> bool:
         try:
-            word, name, *values = self._told.recv()
+            action, name, *values = self._pipe.recv()
         except (EOFError, OSError):
             return False
-        if word == "open":
-            link = self._links[name] = Link(name, self._host, values[0])
+        if action == "open":
+            link = self._links[name] = TcpLink(name, self._host, values[0])
             self._selector.register(link.listener, selectors.EVENT_READ, link)
-            self._told.send(link.port)
-        elif word == "lead":
+            self._pipe.send(link.port)
+        elif action == "lead":
             self._links[name].leads_to = values[0]
-        elif word == "cut":
+        elif action == "cut":
             for half in list(self._links[name].halves):
                 self._close(half)
         else:
@@ -89,7 +89,7 @@ class Links:
             self._watch_all(self._links[name])
         return True
 
-    def _accept(self, link: Link) -> None:
+    def _accept(self, link: TcpLink) -> None:
         with contextlib.suppress(OSError):
             client, _ = link.listener.accept()
             server = socket.socket()
@@ -115,7 +115,7 @@ class Links:
             return  # closed a moment ago
         try:
             if mask & selectors.EVENT_WRITE and half.rest:
-                half.rest = half.rest[half.socket.send(half.rest):]
+                half.rest = half.rest[half.socket.send(half.rest) :]
                 self._watch(half)
                 self._watch(peer)
             if mask & selectors.EVENT_READ and not half.paused:
@@ -132,7 +132,7 @@ class Links:
             self._close(half)
 
     def _watch(self, half: Half) -> None:
-        """Read unless the link is stalled this way or the other side is full; write if something is left."""
+        """Select for reading unless this direction is stalled or the peer is full, and for writing if data are left."""
         assert half.peer is not None
         stalled = half.link.stalled_until[half.way] > time.monotonic()
         half.paused = stalled or bool(half.peer.rest)
@@ -142,11 +142,11 @@ class Links:
         if mask:
             self._selector.register(half.socket, mask, half)
 
-    def _watch_all(self, link: Link) -> None:
+    def _watch_all(self, link: TcpLink) -> None:
         for half in list(link.halves):
             self._watch(half)
 
-    def _stalls(self) -> Iterator[tuple[Link, str, float]]:
+    def _stalls(self) -> Iterator[tuple[TcpLink, str, float]]:
         for link in self._links.values():
             for way, until in link.stalled_until.items():
                 if until:
@@ -164,7 +164,7 @@ class Links:
                 self._watch_all(link)
 
     def _close(self, half: Half) -> None:
-        """Both sides of the connection, with a reset."""
+        """Close both sides of the connection with a reset."""
         for side in (half, half.peer):
             if side is None or side not in half.link.halves:
                 continue
@@ -183,8 +183,11 @@ def _sent(to: socket.socket, data: bytes) -> int:
         return 0
 
 
-def run(host: str, told: Connection) -> None:
-    """The process; clients reach it at ``host``. It is told (word, link, ...): open with the server's port, which it
-    answers with the link's; lead with another port; cut; stall with way and seconds."""
+def run(host: str, pipe: Connection) -> None:
+    """Run the process; clients reach it at ``host``.
+
+    It receives (action, link, ...): open with the server's port, answered with the port of the link; lead with another
+    port; cut; stall with direction and seconds.
+    """
     gc.freeze()
-    Links(host, told).serve()
+    TcpLinks(host, pipe).serve()

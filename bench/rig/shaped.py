@@ -1,8 +1,8 @@
-"""Streams whose elements are delayed on their way, after the paper's VI.E: what goes in and what comes out, over time.
+"""Streams with delayed elements (VI.E of the paper), and their rates over time at the input and at the output.
 
-Elements are due at a constant rate. Each leaves when it is due or when the one before has left, whichever is later, and
-after its own delay: so a delay builds up a queue, and what was queued leaves in one go. A process per stream sends what
-has left, through a real server, to a judge.
+Elements are due at a constant rate. Each leaves when it is due or when the one before has left, whichever is later,
+plus its own delay. So a delay builds up a queue, and the queued elements leave at once. A process per stream sends the
+elements that have left through a real server to a judge.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ from statistics import fmean, pstdev
 from bench.harness import Measured, Panel
 from bench.rig import judge
 from bench.rig.fleet import MERGE, serve
-from bench.rig.judge import Verdict
+from bench.rig.judge import StreamVerdict
 from bench.rig.processes import forked
 from bench.rig.replica import batch_of
-from bench.rig.stream import Presentation, Reference
+from bench.rig.stream import Presentation, ReferenceStream
 from lmerge.core.batch import Row
 from lmerge.core.elements import INSERT
 
 TICK_S = 0.001
 PER_S = 5_000  # elements of each stream
 WARM_S = 2.0  # left out of rates
-START_S = 2.0  # in which all processes have attached
-# The second and later copies of the same events cost the merge no output: it is the inserts that are counted.
+START_S = 2.0  # until then all processes have attached
+# Inserts are counted: the second and later copies of an event cause no output.
 
 Delay = Callable[[float], float]
-"""Seconds by which an element is delayed that would leave at this second of the run."""
+"""Returns the delay in seconds of an element that would leave at the given second of the run."""
 
 
 @dataclass
-class Flow:
+class InsertFlow:
     """Inserts over time: moments in seconds of the run, and how many at each."""
 
     moments: Sequence[float]
     inserts: Sequence[int]
 
     def rates(self, bin_s: float, seconds: float) -> list[float]:
-        """Per second, in each bin after the warm-up."""
+        """Return the inserts per second in each bin after the warm-up."""
         count = int((seconds - WARM_S) / bin_s)
         bins = [0.0] * count
         for moment, inserts in zip(self.moments, self.inserts):
@@ -57,21 +57,21 @@ class Flow:
         return [inserts / bin_s for inserts in bins]
 
     def variation(self, bin_s: float, seconds: float) -> float:
-        """Coefficient of variation of the rate: standard deviation / mean."""
+        """Return the coefficient of variation of the rate: standard deviation / mean."""
         rates = self.rates(bin_s, seconds)
         return pstdev(rates) / fmean(rates)
 
     def pauses_ms(self, seconds: float) -> list[float]:
-        """Times without an insert, longest last."""
+        """Return the times without an insert in milliseconds, ascending."""
         moments = [
             moment for moment, inserts in zip(self.moments, self.inserts) if inserts and WARM_S <= moment < seconds
         ]
         return sorted((after - before) * 1e3 for before, after in pairwise(moments))
 
 
-def run(seconds: float, delays: Sequence[Delay]) -> tuple[list[Flow], Flow, Verdict]:
-    """A stream for each delay, merged by one server: what was sent, what came, and whether it was right."""
-    reference = Reference(life_max=2_000)
+def run(seconds: float, delays: Sequence[Delay]) -> tuple[list[InsertFlow], InsertFlow, StreamVerdict]:
+    """Run a stream for each delay, merged by one server. Return the inputs, the output and the verdict."""
+    reference = ReferenceStream(life_max=2_000)
     with tempfile.TemporaryDirectory(prefix="lmerge-shaped-", ignore_cleanup_errors=True) as scratch:
         folder = Path(scratch)
         server, port = serve("server", folder)
@@ -86,19 +86,18 @@ def run(seconds: float, delays: Sequence[Delay]) -> tuple[list[Flow], Flow, Verd
                 for at, delay in enumerate(delays)
             ]
             processes += senders
-            flows = [sender.hear() for sender in senders]
-            reader.say(("end", int(seconds * reference.events_per_s)))
-            verdict = reader.hear()[1]
+            flows = [sender.receive() for sender in senders]
+            reader.send(("end", int(seconds * reference.events_per_s)))
+            verdict = reader.receive()[1]
         finally:
             for process in processes:
                 process.kill()
     moments = [arrival - epoch_s for arrival in verdict.arrivals]
-    return [Flow(*flow[1:]) for flow in flows], Flow(moments, verdict.inserts), verdict
-
+    return [InsertFlow(*flow[1:]) for flow in flows], InsertFlow(moments, verdict.inserts), verdict
 
 
 def departures(rows: Sequence[Row], delay: Delay) -> array[float]:
-    """When each element leaves, in seconds of the run."""
+    """Return when each element leaves, in seconds of the run."""
     left, now = array("d"), 0.0
     for at in range(len(rows)):
         now = max(now, at / PER_S)
@@ -108,18 +107,18 @@ def departures(rows: Sequence[Row], delay: Delay) -> array[float]:
 
 
 def send(
-    target: str, reference: Reference, at: int, seconds: float, delay: Delay, epoch_s: float, told: Connection
+    target: str, reference: ReferenceStream, at: int, seconds: float, delay: Delay, epoch_s: float, pipe: Connection
 ) -> None:
-    """The process of one stream. It tells ("flow", moments, inserts) of what it sent."""
+    """Run the process of one stream. It sends ("flow", moments, inserts) at the end."""
     stream = Presentation(reference, salt=at + 1)
     rows = [*stream.rows_to(int(seconds * reference.events_per_s)), *stream.rest()]
     left = departures(rows, delay)
     gc.freeze()
-    asyncio.run(_send(target, f"stream {at}", rows, left, epoch_s, told))
+    asyncio.run(_send(target, f"stream {at}", rows, left, epoch_s, pipe))
 
 
 async def _send(
-    target: str, name: str, rows: Sequence[Row], left: Sequence[float], epoch_s: float, told: Connection
+    target: str, name: str, rows: Sequence[Row], left: Sequence[float], epoch_s: float, pipe: Connection
 ) -> None:
     from lmerge.client import AsyncPublisher
 
@@ -139,10 +138,10 @@ async def _send(
                 sent = upto
             await asyncio.sleep(TICK_S)
         await publisher.flush()
-    told.send(("flow", moments, inserts))
+    pipe.send(("flow", moments, inserts))
 
 
-def add_rates(panel: Panel, line: str, flow: Flow, bin_s: float, seconds: float) -> None:
-    """The rate over time as a line."""
+def add_rates(panel: Panel, line: str, flow: InsertFlow, bin_s: float, seconds: float) -> None:
+    """Add the rate over time as a line."""
     for at, rate in enumerate(flow.rates(bin_s, seconds)):
         panel.add(line, WARM_S + at * bin_s, Measured(line, [rate], "inserts/s"))

@@ -1,6 +1,6 @@
-"""Spark for the benchmarks: a session, what its batches took, and the least that a sink and a source in Python cost.
+"""Spark for the benchmarks: a session, the times of its batches, and a sink and a source in Python of minimal cost.
 
-Spark's Python workers import this module by its name; ``session`` sets PYTHONPATH so that they find it.
+The Python workers of Spark import this module by its name; ``session`` sets PYTHONPATH so that they find it.
 """
 
 from __future__ import annotations
@@ -28,21 +28,20 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from lmerge.spark.java import use_java
-from replicas.spark.session import log_option
+from lmerge_replicas.spark.session import log_option
 
 ROOT = Path(__file__).parents[2]
-PROGRESS_MAX = 2_000  # batches of a query that Spark remembers
+PROGRESS_MAX = 2_000  # batches of a query that Spark keeps
 _LOOK_S = 0.05
 SOCKETS = "spark.python.unix.domain.socket.enabled"  # see docs/spark.md, What a batch costs
-# A plan that runs a few dozen times: compiling it well would take a machine of two cores longer than it saves.
+# For a plan that runs a few dozen times: on two cores, optimised compilation takes longer than it saves.
 _STARTS_FAST = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 
 
 def session(folder: Path, *, starts_fast: bool = False, **more: str) -> SparkSession:
-    """A quiet session on two cores with its files in ``folder``, set as docs/spark.md says; ``more``: settings, with _
-    for each dot.
+    """Return a quiet session on two cores with its files in ``folder``, configured as docs/spark.md recommends.
 
-    Raises UsageError if there is no Java.
+    ``more``: settings, with _ for each dot. Raises UsageError if there is no Java.
     """
     paths = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
@@ -50,13 +49,19 @@ def session(folder: Path, *, starts_fast: bool = False, **more: str) -> SparkSes
     use_java()
     java = f"{log_option(folder, 'off')} -Dderby.system.home={folder}"
     settings = {
-        "spark.master": "local[2]", "spark.driver.memory": "1g", "spark.ui.enabled": "false",
-        "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
+        "spark.master": "local[2]",
+        "spark.driver.memory": "1g",
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.extraJavaOptions": f"{java} {_STARTS_FAST}" if starts_fast else java,
-        "spark.ui.showConsoleProgress": "false", "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": "2", "spark.local.dir": str(folder / "local"),
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.local.dir": str(folder / "local"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.sql.streaming.numRecentProgressUpdates": str(PROGRESS_MAX), SOCKETS: "true",
+        "spark.sql.streaming.numRecentProgressUpdates": str(PROGRESS_MAX),
+        SOCKETS: "true",
         **{name.replace("_", "."): value for name, value in more.items()},
     }
     if starts_fast:
@@ -74,7 +79,7 @@ def session(folder: Path, *, starts_fast: bool = False, **more: str) -> SparkSes
 
 @contextmanager
 def scratch_session(**more: Any) -> Iterator[tuple[SparkSession, Path]]:
-    """A session, and a folder for its files and others, both for as long as it lasts; ``more``: as for ``session``."""
+    """Yield a session and a temporary folder for its files and others; ``more``: as for ``session``."""
     with tempfile.TemporaryDirectory(prefix="lmerge-bench-", ignore_cleanup_errors=True) as scratch:
         spark = session(Path(scratch), **more)
         try:
@@ -84,7 +89,7 @@ def scratch_session(**more: Any) -> Iterator[tuple[SparkSession, Path]]:
 
 
 def by_turns(works: Mapping[str, Callable[[], float]], repeats: int) -> dict[str, list[float]]:
-    """What each of them gave, all of them in every repeat: what slows the machine down for a while slows all."""
+    """Return the results of each function. Each repeat calls all, so that other load on the machine hits all alike."""
     found: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(repeats):
         for name, work in works.items():
@@ -92,23 +97,23 @@ def by_turns(works: Mapping[str, Callable[[], float]], repeats: int) -> dict[str
     return found
 
 
-# What a query's batches took, by Spark's own clock.
+# The times of a query's batches, by Spark's own clock.
 
 
 def batches_of(query: Any) -> list[dict[str, Any]]:
-    """The progress of each batch that had rows, in order."""
+    """Return the progress of each batch that had rows, in order."""
     return [one for one in query.recentProgress if one["numInputRows"] > 0]
 
 
 def run_to_end(writer: Any, checkpoint: Path) -> list[dict[str, Any]]:
-    """Run a query over all that is there. Raises what ended it."""
+    """Run a query over all available rows and return its batches. Raises the error that ended it."""
     query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
     query.awaitTermination()
     return batches_of(query)
 
 
 def run_steadily(writer: Any, checkpoint: Path, trigger: str, count: int) -> list[dict[str, Any]]:
-    """Run a query until it has had ``count`` batches, one each ``trigger``. Raises what ended it."""
+    """Run a query for ``count`` batches, one each ``trigger``, and return them. Raises the error that ended it."""
     query = writer.option("checkpointLocation", str(checkpoint)).trigger(processingTime=trigger).start()
     try:
         while len(batches_of(query)) < count:
@@ -119,20 +124,20 @@ def run_steadily(writer: Any, checkpoint: Path, trigger: str, count: int) -> lis
 
 
 def batch_ms(batches: Sequence[dict[str, Any]]) -> list[float]:
-    """Milliseconds that each batch took, from its trigger to Spark's note that it is done."""
+    """Return the milliseconds of each batch, from its trigger to Spark's note that it is done."""
     return [float(one["durationMs"]["triggerExecution"]) for one in batches]
 
 
 def rows_per_s(batches: Sequence[dict[str, Any]]) -> float:
-    """Rows a second while these batches ran."""
+    """Return the rows a second while these batches ran."""
     return float(sum(one["numInputRows"] for one in batches)) / sum(batch_ms(batches)) * 1e3
 
 
-# The least that a sink and a source in Python cost.
+# A sink and a source in Python of minimal cost.
 
 
 class EmptySink(DataSource):
-    """A sink in Python that takes Arrow batches and throws them away."""
+    """A sink in Python that drops its Arrow batches."""
 
     @classmethod
     def name(cls) -> str:
@@ -143,7 +148,7 @@ class EmptySink(DataSource):
 
 
 class EmptyWriter(DataSourceStreamArrowWriter):
-    """See ``EmptySink``."""
+    """The writer of ``EmptySink``."""
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         for _ in iterator:
@@ -158,7 +163,7 @@ class EmptyWriter(DataSourceStreamArrowWriter):
 
 
 class ReadySource(DataSource):
-    """A source in Python whose Arrow batches are ready: ``rows`` in all, ``rows_max`` of them a batch of the query."""
+    """A source in Python of prepared Arrow batches: ``rows`` in all, ``rows_max`` in a batch of the query."""
 
     @classmethod
     def name(cls) -> str:
@@ -172,7 +177,7 @@ class ReadySource(DataSource):
 
 
 class Stretch(InputPartition):
-    """Rows by number."""
+    """A partition: rows by number."""
 
     def __init__(self, first: int, end: int) -> None:
         super().__init__(None)
@@ -180,7 +185,7 @@ class Stretch(InputPartition):
 
 
 class ReadyReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """See ``ReadySource``; offsets are numbers of rows."""
+    """The reader of ``ReadySource``; offsets are numbers of rows."""
 
     def __init__(self, rows: int, rows_max: int) -> None:
         self._rows, self._rows_max = rows, rows_max
@@ -216,7 +221,7 @@ def _ready_batch(rows: int = 10_000) -> Any:
 
 
 def small_columns(numbers: Sequence[int]) -> dict[str, Any]:
-    """Rows of four small columns, a flight's, one for each number; as ``SMALL`` says."""
+    """Return four small columns of a flight, a row for each number; their schema is ``SMALL``."""
     codes = ("UA", "AA", "DL", "B6", "WN", "EV", "MQ", "US")
     make: Callable[..., Any] = pa.array
     return {

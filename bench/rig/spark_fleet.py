@@ -1,9 +1,9 @@
-"""Spark replicas, their merge and its judge: started, killed and started again. Decides nothing; ``spark_kills`` does.
+"""Starts, kills and restarts Spark replicas, their merge and its judge. ``spark_kills`` decides when.
 
-A replica is a driver with its JVM, Python workers and the agent that speaks to the server. It is killed as a whole, as
-its machine would be, or its driver only: then what is left has to notice by itself. It starts again from its checkpoint
-at a low priority, as one on a machine of its own would not take the other's processor; the priority is an ordinary one
-again when it has joined.
+A replica is a driver with its JVM, Python workers and the agent that connects to the server. Either all its processes
+are killed, as a machine would fail, or only its driver: then the other processes have to notice. It starts again from
+its checkpoint at a low priority, because a replica on a machine of its own would not use the processor of the other
+one. The priority is the ordinary one again when the replica has joined.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import Final
 import psutil
 
 from bench.rig.fleet import serve
-from bench.rig.judge import Verdict
-from bench.rig.processes import Process, executed
+from bench.rig.judge import StreamVerdict
+from bench.rig.processes import RigProcess, executed
 from bench.rig.spark_gates import gate, reached
 from bench.rig.spark_replica import LIFE, SparkReplicaSpec
 from bench.rig.spark_table import TableReference
@@ -32,17 +32,17 @@ from lmerge.errors import LmergeError
 
 MERGE: Final = "bench"
 JUDGE: Final = "judge"
-START_S_MAX: Final = 600.0  # a JVM, a session and a first batch, on a machine that does something else as well
+START_S_MAX: Final = 600.0  # a JVM, a session and a first batch, on a machine with other load
 JOINED: Final = "joined"
 LOW: Final = 10
-_ASK_S: Final = 0.2  # between two questions whether a replica has joined
+_QUERY_S: Final = 0.2  # between two queries of whether a replica has joined
 
 
 @dataclass
-class Life:
-    """One life of a replica."""
+class ReplicaLife:
+    """One incarnation of a replica."""
 
-    process: Process
+    process: RigProcess
     mark: str
     began_s: float
     batches: int = 0
@@ -50,13 +50,13 @@ class Life:
 
 
 class SparkFleet:
-    """Use it in a ``with``: at the end every process has gone."""
+    """The processes of a benchmark with Spark replicas. Use it in a ``with``: at its end every process has ended."""
 
     def __init__(self, folder: Path, replicas: tuple[str, ...], events_per_s: int, every_ms: int) -> None:
         self.replicas, self.every_ms = replicas, every_ms
         self.reference = TableReference(events_per_s)
-        self.lives: dict[str, Life] = {}
-        self.batch_ms: list[float] = []  # of all lives
+        self.lives: dict[str, ReplicaLife] = {}
+        self.batch_ms: list[float] = []  # of all incarnations
         self._folder = folder
         self._marks: list[str] = []
         self._epoch_s = 0.0
@@ -83,24 +83,30 @@ class SparkFleet:
         for process in (*(life.process for life in self.lives.values()), self._judge, self._server):
             process.kill()
 
-    # Lives.
+    # Incarnations.
 
     def start(self, name: str, *, low: bool = False) -> None:
-        """A new life of the replica, from its checkpoint if it has one. ``low``: at a low priority until it joins."""
+        """Start a replica, from its checkpoint if it has one. ``low``: at a low priority until it joins."""
         self._marks.append(f"{os.getpid()}-{id(self)}-{len(self._marks)}")
         folder = self._folder / name
         folder.mkdir(exist_ok=True)
         spec = SparkReplicaSpec(
-            name, self._target, MERGE, folder, self.reference.events_per_s, self._epoch_s, self.every_ms,
+            name,
+            self._target,
+            MERGE,
+            folder,
+            self.reference.events_per_s,
+            self._epoch_s,
+            self.every_ms,
             self._marks[-1],
         )
         process = executed(name, self._folder, "bench.rig.spark_replica", given=spec)
         if low:
             os.setpriority(os.PRIO_PROCESS, process.pid, LOW)
-        self.lives[name] = Life(process, spec.life, time.monotonic())
+        self.lives[name] = ReplicaLife(process, spec.life, time.monotonic())
 
     def kill(self, name: str, *, driver_only: bool = False) -> float:
-        """SIGKILL; the moment of it. ``driver_only``: its Python and its JVM."""
+        """Kill a replica with SIGKILL and return the time. ``driver_only``: only the driver's Python and its JVM."""
         life = self.lives.pop(name)
         pids = [life.process.pid, *(one.pid for one in _processes([life.mark]) if not driver_only or _is_java(one))]
         at_s = time.monotonic()
@@ -110,53 +116,53 @@ class SparkFleet:
         return at_s
 
     def close_gate(self, name: str, place: str) -> None:
-        """From here on the replica stands still at this place."""
+        """Make the replica stop at this place from now on."""
         gate(self._folder / name, place).touch()
 
     def open_gate(self, name: str, place: str) -> None:
-        """The next life goes on."""
+        """Let the next incarnation pass."""
         for file in (gate(self._folder / name, place), reached(self._folder / name, place)):
             file.unlink(missing_ok=True)
 
     def await_gate(self, name: str, place: str) -> None:
-        """Until the replica stands there. Raises RuntimeError."""
+        """Wait until the replica has stopped there. Raises RuntimeError."""
         file = reached(self._folder / name, place)
         self._await(file.exists, f"{name} to come to {place!r}")
 
-    # What is.
+    # State.
 
     def await_joined(self, name: str) -> float:
-        """Until the present life of the replica counts and has had two batches; seconds since it began."""
+        """Wait until the replica has joined and has had two batches. Return the seconds since its start."""
         life = self.lives[name]
-        self._await(lambda: life.batches >= 2 and self._is_joined(name), f"{name} to join", pause_s=_ASK_S)
+        self._await(lambda: life.batches >= 2 and self._is_joined(name), f"{name} to join", pause_s=_QUERY_S)
         for pid in (life.process.pid, *(one.pid for one in _processes([life.mark]))):
             _raise(pid)
         return time.monotonic() - life.began_s
 
-    def listen(self, seconds: float) -> None:
-        """Take in what the replicas tell for so long. Raises RuntimeError if one has gone that nobody killed."""
+    def read_messages(self, seconds: float) -> None:
+        """Read the messages of the replicas for some time. Raises RuntimeError if one has ended by itself."""
         until_s = time.monotonic() + seconds
         while (wait_s := until_s - time.monotonic()) > 0:
-            pipes = {life.process.told: life for life in self.lives.values() if life.process.told is not None}
+            pipes = {life.process.pipe: life for life in self.lives.values() if life.process.pipe is not None}
             for pipe in connection.wait(list(pipes), wait_s):
                 life = pipes[pipe]  # type: ignore[index]
-                *_, milliseconds = life.process.hear()
+                *_, milliseconds = life.process.receive()
                 life.batches += 1
-                if life.batches > 2:  # in the first ones workers start, and what was missed is read
+                if life.batches > 2:  # in the first two, workers start and missed rows are read
                     self.batch_ms.append(milliseconds)
 
     def stable_point(self) -> int:
-        """How far the judge has come."""
-        self._judge.say(("at",))
-        return int(self._judge.hear()[1])
+        """Return the stable point of the judge."""
+        self._judge.send(("at",))
+        return int(self._judge.receive()[1])
 
-    def verdict(self) -> Verdict:
-        """What the judge has to say of everything up to now, once that is frozen. It reads no more then."""
+    def verdict(self) -> StreamVerdict:
+        """Wait until everything up to now is frozen and return the judge's verdict. The judge stops reading then."""
         due = self._due()
         self._await(lambda: self.stable_point() >= due, "the output to come to the present moment")
-        self._judge.say(("verdict",))
-        verdict = self._judge.hear()[1]
-        assert isinstance(verdict, Verdict)
+        self._judge.send(("verdict",))
+        verdict = self._judge.receive()[1]
+        assert isinstance(verdict, StreamVerdict)
         return verdict
 
     def _due(self) -> int:
@@ -170,22 +176,22 @@ class SparkFleet:
             return False
         return any(one.replica == name and one.state == JOINED and one.stable_point > NEG_INF for one in inputs)
 
-    def _await(self, claim: Callable[[], bool], what: str, pause_s: float = 0.002) -> None:
+    def _await(self, is_reached: Callable[[], bool], what: str, pause_s: float = 0.002) -> None:
         until_s = time.monotonic() + START_S_MAX
-        while not claim():
+        while not is_reached():
             if time.monotonic() > until_s:
                 raise RuntimeError(f"waited {START_S_MAX:.0f} s for {what}")
-            self.listen(pause_s)
+            self.read_messages(pause_s)
 
 
 def _processes(marks: Collection[str]) -> list[psutil.Process]:
-    """All processes of these lives but their drivers' Python itself, which had no mark when it began."""
+    """Return all processes with these marks. The Python of a driver has none: it was started without it."""
     found = []
     for one in psutil.process_iter():
         try:
             if one.environ().get(LIFE) in marks:
                 found.append(one)
-        except psutil.Error:  # it has gone, or is another user's
+        except psutil.Error:  # it has ended, or belongs to another user
             continue
     return found
 
@@ -203,7 +209,7 @@ def _kill(pid: int) -> None:
 
 
 def _raise(pid: int) -> None:
-    """The benchmark's own priority, where that is allowed; each thread has its own."""
+    """Set the benchmark's own priority for all threads of a process, where that is allowed."""
     own = os.getpriority(os.PRIO_PROCESS, 0)
     with contextlib.suppress(OSError):
         for task in os.listdir(f"/proc/{pid}/task"):

@@ -1,6 +1,7 @@
-"""``format("lmerge")`` with places at which a replica is killed. The option ``path`` is the replica's folder.
+"""``format("lmerge")`` with places at which a replica can be stopped and killed.
 
-A place is a file in it: while it is there, whoever comes there makes ``<place>.reached`` and stands still.
+The option ``path`` is the replica's folder. A place is closed by a file in it. A process that comes to a closed place
+creates ``<place>.reached`` and waits there.
 
     before write                   a task has its rows and has written none
     between write and commit       all rows are written and staged; the driver is about to commit
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from lmerge.spark.datasource import LmergeDataSource
-from lmerge.spark.sink import LmergeStreamWriter
+from lmerge.spark.sink.writers import LmergeStreamWriter
 
 WRITE, COMMIT, DONE = "before write", "between write and commit", "between commit and checkpoint"
 PLACES = (WRITE, COMMIT, DONE)
@@ -23,14 +24,14 @@ _LOOK_S = 0.002
 
 
 class GatedSource(LmergeDataSource):
-    """Registered under the name of the real one."""
+    """The data source, registered under the name of the real one."""
 
     def streamWriter(self, schema: Any, overwrite: bool) -> GatedWriter:  # noqa: N802  # Spark's name
         return GatedWriter(self.options, schema)
 
 
 class GatedWriter(LmergeStreamWriter):
-    """See above."""
+    """The writer of ``GatedSource``."""
 
     def __init__(self, options: Any, schema: Any) -> None:
         super().__init__(options, schema)
@@ -47,17 +48,17 @@ class GatedWriter(LmergeStreamWriter):
 
 
 def gate(folder: Path, place: str) -> Path:
-    """The file that closes a place."""
+    """Return the file that closes a place."""
     return folder / place.replace(" ", "-")
 
 
 def reached(folder: Path, place: str) -> Path:
-    """The file that tells that somebody stands there."""
+    """Return the file that shows that a process waits there."""
     return gate(folder, place).with_suffix(".reached")
 
 
 def come_to(folder: Path, place: str) -> None:
-    """Go on, or stand still."""
+    """Pass an open place, or wait at a closed one."""
     closed = gate(folder, place)
     if closed.exists():
         reached(folder, place).touch()

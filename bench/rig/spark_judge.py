@@ -1,8 +1,8 @@
-"""The judge of what Spark replicas publish, in a process of its own: ``python -m bench.rig.spark_judge PIPE``.
+"""The judge of the merged stream of Spark replicas, in a process: ``python -m bench.rig.spark_judge PIPE``.
 
-These streams do not end: at any moment, what is frozen must be just the events that end before the stable point. The
-pipe brings (servers, merge, reference, epoch); then ("at",) is answered with the stable point, and ("verdict",) with
-the verdict of what came up to then.
+These streams do not end. At any time the frozen events must be exactly those that end before the stable point. The
+process receives (servers, merge, reference, epoch) over the pipe. It answers ("at",) with the stable point, and
+("verdict",) with the verdict on the output up to then.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import sys
 import time
 from multiprocessing.connection import Connection
 
-from bench.rig.judge import Judge, Verdict
+from bench.rig.judge import StreamJudge, StreamVerdict
 from lmerge.client import AsyncSubscriber
 from lmerge.core.elements import NEG_INF
 
 
-class TableJudge(Judge):
-    """Judges what has been frozen up to now."""
+class TableJudge(StreamJudge):
+    """Judges the events that are frozen up to now."""
 
-    def verdict_now(self) -> Verdict:
-        """Every event that ends before the stable point must have been frozen once, and nothing else."""
+    def verdict_now(self) -> StreamVerdict:
+        """Return the verdict: every event that ends before the stable point must be frozen once, and nothing else."""
         found, stable = self.found, self.stable_point
         if stable == NEG_INF:
             return found
@@ -37,33 +37,33 @@ class TableJudge(Judge):
         return found
 
 
-def run(told: Connection) -> None:
-    """The process."""
-    servers, merge, reference, epoch_s = told.recv()
+def run(pipe: Connection) -> None:
+    """Run the process."""
+    servers, merge, reference, epoch_s = pipe.recv()
     subscriber = AsyncSubscriber(servers, merge, name="judge", wait_for_merge=True)
-    asyncio.run(_read(TableJudge(reference), subscriber, epoch_s, told))
+    asyncio.run(_read(TableJudge(reference), subscriber, epoch_s, pipe))
 
 
-async def _read(judge: TableJudge, subscriber: AsyncSubscriber, epoch_s: float, told: Connection) -> None:
+async def _read(judge: TableJudge, subscriber: AsyncSubscriber, epoch_s: float, pipe: Connection) -> None:
     loop = asyncio.get_running_loop()
     reading = asyncio.current_task()
     assert reading is not None
 
-    def listen() -> None:
+    def receive() -> None:
         try:
-            (word,) = told.recv()
+            (kind,) = pipe.recv()
         except (EOFError, OSError):
-            reading.cancel()  # the benchmark has gone
+            reading.cancel()  # the benchmark has ended
             return
-        if word == "at":
-            told.send(("at", judge.stable_point))
+        if kind == "at":
+            pipe.send(("at", judge.stable_point))
             return
         verdict = judge.verdict_now()
         verdict.gaps, verdict.reconnects = len(subscriber.gaps), subscriber.reconnects
-        told.send(("verdict", verdict))
+        pipe.send(("verdict", verdict))
         reading.cancel()
 
-    loop.add_reader(told.fileno(), listen)
+    loop.add_reader(pipe.fileno(), receive)
     with contextlib.suppress(asyncio.CancelledError):
         async for batch in subscriber.batches():
             judge.take(batch, time.monotonic(), epoch_s)

@@ -1,7 +1,7 @@
 """A Spark replica: a driver of its own that publishes the rig's table until it is killed.
 
-``python -m bench.rig.spark_replica PIPE``, started by ``spark_fleet``, which is also the supervisor that starts it
-again. All processes that come of it carry ``LIFE`` in their environment, so that a kill can mean all of them.
+``python -m bench.rig.spark_replica PIPE``, started and restarted by ``spark_fleet``. All its child processes carry
+``LIFE`` in their environment, so that a kill can find all of them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ LIFE = "LMERGE_BENCH_LIFE"
 
 @dataclass(frozen=True)
 class SparkReplicaSpec:
-    """``folder``: of this replica, with its checkpoint. ``every_ms``: from one batch to the next. ``epoch_s``: the
+    """The parameters of a Spark replica.
+
+    ``folder``: of this replica, with its checkpoint. ``every_ms``: from one batch to the next. ``epoch_s``: the
     monotonic time at which event 0 is due. ``life``: the mark of its processes.
     """
 
@@ -39,8 +41,8 @@ class SparkReplicaSpec:
     life: str
 
 
-def run(spec: SparkReplicaSpec, told: Connection) -> None:
-    """Publish; tells ("batch", number, milliseconds) after each batch."""
+def run(spec: SparkReplicaSpec, pipe: Connection) -> None:
+    """Publish, and send ("batch", number, milliseconds) after each batch."""
     os.environ[LIFE] = spec.life
     scratch = spec.folder / "scratch"
     scratch.mkdir(parents=True, exist_ok=True)
@@ -48,28 +50,33 @@ def run(spec: SparkReplicaSpec, told: Connection) -> None:
     register(spark)
     for source in (TableSource, GatedSource):
         spark.dataSource.register(source)
-    spark.streams.addListener(Teller(told))
+    spark.streams.addListener(BatchReports(pipe))
     table = spark.readStream.format(NAME).options(events_per_s=spec.events_per_s, epoch_s=spec.epoch_s).load()
     writer = publish(
-        table.withWatermark("vs", "0 seconds"), servers=spec.servers, merge=spec.merge, replica=spec.name, vs="vs",
-        ve="ve", late="drop",
+        table.withWatermark("vs", "0 seconds"),
+        servers=spec.servers,
+        merge=spec.merge,
+        replica=spec.name,
+        vs="vs",
+        ve="ve",
+        late="drop",
     )
     writer = writer.option("checkpointLocation", str(spec.folder / "checkpoint")).option("path", str(spec.folder))
     writer.trigger(processingTime=f"{spec.every_ms} milliseconds").start().awaitTermination()
 
 
-class Teller(StreamingQueryListener):
-    """Tells of batches that are done."""
+class BatchReports(StreamingQueryListener):
+    """Sends a message for each batch that is done."""
 
-    def __init__(self, told: Connection) -> None:
-        self._told = told
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe = pipe
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802  # Spark's names, here and below
         pass
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
         progress = event.progress
-        self._told.send(("batch", progress.batchId, float(progress.durationMs["triggerExecution"])))
+        self._pipe.send(("batch", progress.batchId, float(progress.durationMs["triggerExecution"])))
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802
         pass

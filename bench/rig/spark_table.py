@@ -1,8 +1,8 @@
-"""The rig's table as a source for Spark: a log that grows with the clock and can be read again from anywhere.
+"""The rig's table as a source for Spark: a log that grows with the clock and can be read from any offset.
 
-Event number i is what ``stream.Reference`` says, as a row with columns; it is there when its time has come. So every
-replica reads the same rows, in batches of its own, and one that was away reads what it has missed. Offsets are numbers
-of events.
+Event number i is that of ``stream.ReferenceStream``, as a row with columns. It is available when it is due. So every
+replica reads the same rows, in batches of its own, and one that was away reads the rows that it has missed. Offsets are
+numbers of events.
 """
 
 from __future__ import annotations
@@ -18,31 +18,32 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from bench.rig.spark import Stretch
-from bench.rig.stream import Reference
+from bench.rig.stream import ReferenceStream
 from lmerge.wire.rows import RowCodec
 
 NAME = "bench_table"
-COLUMNS = "number bigint, word string, vs timestamp, ve timestamp"
+COLUMNS = "number bigint, text string, vs timestamp, ve timestamp"
 PARTITIONS = 2
-_PAYLOAD = {"number": "int?", "word": "string?"}
+_PAYLOAD = {"number": "int?", "text": "string?"}
 _TIME = pa.timestamp("us", "UTC")
-_ROWS = pa.schema([("number", pa.int64()), ("word", pa.string()), ("vs", _TIME), ("ve", _TIME)])
+_ROWS = pa.schema([("number", pa.int64()), ("text", pa.string()), ("vs", _TIME), ("ve", _TIME)])
 
 
 @dataclass(frozen=True)
-class TableReference(Reference):
-    """Which events there are in a merge to which a query publishes the table, ``number`` and ``word`` its payload."""
+class TableReference(ReferenceStream):
+    """The events of a merge to which a query publishes the table, with ``number`` and ``text`` as the payload."""
 
     def event(self, at: int) -> tuple[int, int, bytes]:
-        """Event number ``at``: (vs, ve, payload)."""
-        vs, ve, word = super().event(at)
-        return vs, ve, _codec().encode({"number": at, "word": word.decode()})
+        """Return event number ``at``: (vs, ve, payload)."""
+        vs, ve, text = super().event(at)
+        return vs, ve, _codec().encode({"number": at, "text": text.decode()})
 
     def rows(self, first: int, end: int) -> Any:
-        """The rows of events ``first`` to ``end`` - 1."""
-        events = [Reference.event(self, at) for at in range(first, end)]
+        """Return the rows of events ``first`` to ``end`` - 1."""
+        events = [ReferenceStream.event(self, at) for at in range(first, end)]
         columns = [
-            pa.array(range(first, end), pa.int64()), pa.array([word.decode() for _, _, word in events], pa.string()),
+            pa.array(range(first, end), pa.int64()),
+            pa.array([text.decode() for _, _, text in events], pa.string()),
             *(pa.array([event[at] for event in events], pa.int64()).cast(_TIME) for at in (0, 1)),
         ]
         return pa.RecordBatch.from_arrays(columns, schema=_ROWS)

@@ -1,8 +1,9 @@
-"""From the moments of output and of faults to distributions of stalls.
+"""Computes distributions of stalls from the times of output and of faults.
 
 The stall of a fault is the longest time without output that begins in the window from the fault to one second after it,
-or to the next fault if that comes sooner; of the one that the fault itself falls into, what comes after the fault. So
-each stall belongs to one fault. ``CONTROL`` is a fault that breaks nothing: what its windows show is the machine.
+or to the next fault if that comes sooner. Of a gap that has begun before the fault, only the part after the fault
+counts. So each stall belongs to one fault. ``CONTROL`` is a fault that breaks nothing: its stalls are those of the
+machine.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
-from bench.harness import Measured, Panel, Report
+from bench.harness import BenchReport, Measured, Panel
 
 WINDOW_S = 1.0
 CONTROL = "nothing (control)"
@@ -23,8 +24,8 @@ POINTS = 60  # of a plotted distribution
 
 
 @dataclass(frozen=True)
-class Fault:
-    """What was broken at monotonic time ``at_s``, and how long until everybody had joined again."""
+class InjectedFault:
+    """A fault at monotonic time ``at_s``. ``whole_s``: seconds until all had joined again."""
 
     kind: str
     victim: str
@@ -33,13 +34,17 @@ class Fault:
 
 
 def stall_ms(arrivals: Sequence[float], since_s: float, until_s: float) -> float:
-    """The longest time without an arrival that begins in the window; arrivals ascend."""
+    """Return the longest time without an arrival that begins in the window; ``arrivals`` ascend."""
     first, last = bisect_left(arrivals, since_s), bisect_left(arrivals, until_s)
-    return max((after - before for before, after in pairwise([since_s, *arrivals[first:last + 1]])), default=0.0) * 1e3
+    return (
+        max((after - before for before, after in pairwise([since_s, *arrivals[first : last + 1]])), default=0.0) * 1e3
+    )
 
 
-def stalls_of(arrivals: Sequence[float], faults: Sequence[Fault], window_s: float = WINDOW_S) -> dict[str, list[float]]:
-    """Milliseconds by kind of fault, in order of time."""
+def stalls_of(
+    arrivals: Sequence[float], faults: Sequence[InjectedFault], window_s: float = WINDOW_S
+) -> dict[str, list[float]]:
+    """Return the stalls in milliseconds by kind of fault, in order of time."""
     found: dict[str, list[float]] = {}
     for fault, following in zip(faults, [*faults[1:], None]):
         until_s = fault.at_s + window_s
@@ -50,19 +55,19 @@ def stalls_of(arrivals: Sequence[float], faults: Sequence[Fault], window_s: floa
 
 
 def percentile(values: Sequence[float], part: float) -> float:
-    """The smallest value that ``part`` of all do not exceed."""
+    """Return the smallest value that ``part`` of all values do not exceed."""
     return sorted(values)[min(int(len(values) * part), len(values) - 1)]
 
 
-def add_rows(report: Report, what: str, values: list[float]) -> None:
-    """p50, p99 and the largest of a distribution."""
+def add_rows(report: BenchReport, what: str, values: list[float]) -> None:
+    """Add p50, p99 and the largest of a distribution to the report."""
     report.add(f"{what} ({len(values):,}): p50", [median(values)], "ms")
     report.add(f"{what} ({len(values):,}): p99", [percentile(values, 0.99)], "ms")
     report.add(f"{what} ({len(values):,}): largest", [max(values)], "ms")
 
 
 def add_distribution(panel: Panel, line: str, values: Sequence[float]) -> None:
-    """The part of the values that exceed x, so that the rare long ones can be seen."""
+    """Add the part of the values that exceed x, which shows the rare long ones."""
     ordered = sorted(values)
     count = len(ordered)
     steps = sorted({min(int(count * (1 - 10 ** (-3.2 * at / POINTS))), count - 1) for at in range(POINTS + 1)})
@@ -70,8 +75,8 @@ def add_distribution(panel: Panel, line: str, values: Sequence[float]) -> None:
         panel.add(line, max(ordered[at], 0.1), Measured(line, [(count - at) / count], ""))
 
 
-def verdict(report: Report, what: str, values: Sequence[float], target_ms: float) -> bool:
-    """Whether the p99 is within the target, as a note."""
+def verdict(report: BenchReport, what: str, values: Sequence[float], target_ms: float) -> bool:
+    """Return whether the p99 is within the target, and note it in the report."""
     reached = percentile(values, 0.99)
     report.note(
         f"target {what}: p99 <= {target_ms:g} ms: {'reached' if reached <= target_ms else 'MISSED'} "
@@ -81,7 +86,7 @@ def verdict(report: Report, what: str, values: Sequence[float], target_ms: float
 
 
 def cpu_seconds() -> tuple[float, float]:
-    """Seconds of all cores since the start of the machine: (all, idle). (0, 0) where it is not known."""
+    """Return the seconds of all cores since the start of the machine: (all, idle). (0, 0) if they cannot be read."""
     try:
         fields = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
     except OSError:

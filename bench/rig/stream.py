@@ -1,9 +1,9 @@
-"""A stream without end that everybody can compute: event number i, and how each replica says it.
+"""An endless stream that any process can compute: event number i, and its elements in each replica.
 
-Any process can say what event i is, so the judge needs no copy of the stream, and a replica that starts anew needs no
-state: it computes what is alive. Every replica presents the same table in its own way: a fifth of the elements come
-late, each replica's another fifth; a part of the events is first said with a wrong end and adjusted later; stables
-follow at a safe distance.
+Any process can compute event i, so the judge needs no copy of the stream, and a replica that restarts needs no state:
+it computes the events that are alive. Every replica publishes the same table in a physical form of its own: a fifth of
+the elements come late, another fifth in each replica; a part of the events is first published with a wrong end and
+adjusted later; stables follow at a safe distance.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MASK = 2**64 - 1
 
 
 def mixed(number: int) -> int:
-    """64 bits that look random and are the same everywhere (splitmix64)."""
+    """Return 64 bits that look random and are the same in every process (splitmix64)."""
     number = (number + 0x9E3779B97F4A7C15) & MASK
     number = ((number ^ (number >> 30)) * 0xBF58476D1CE4E5B9) & MASK
     number = ((number ^ (number >> 27)) * 0x94D049BB133111EB) & MASK
@@ -29,8 +29,8 @@ def mixed(number: int) -> int:
 
 
 @dataclass(frozen=True)
-class Reference:
-    """Which events there are: one every ``step_us``, alive for ``life_min`` to ``life_max`` steps."""
+class ReferenceStream:
+    """The events of the stream: one every ``step_us``, alive for ``life_min`` to ``life_max`` steps."""
 
     events_per_s: int = 4_000
     seed: int = 1
@@ -43,26 +43,32 @@ class Reference:
         return SECOND // self.events_per_s
 
     def event(self, at: int) -> tuple[int, int, bytes]:
-        """Event number ``at``: (vs, ve, payload)."""
+        """Return event number ``at``: (vs, ve, payload)."""
         bits = mixed(at ^ self.seed << 48)
         vs = at * self.step_us
         life = self.life_min + bits % (self.life_max - self.life_min)
         return vs, vs + life * self.step_us, b"%0*x" % (self.payload_bytes, bits)
 
     def number(self, vs: int) -> int:
-        """Of the event that starts at ``vs``, if there is one."""
+        """Return the number of the event that starts at ``vs``, if there is one."""
         return vs // self.step_us
 
 
 class Presentation:
-    """One replica's physical stream. ``rows_to(due)`` gives what it says until event ``due`` is due.
+    """The physical stream of one replica. ``rows_to(due)`` returns its elements until event ``due`` is due.
 
-    ``first`` 0: it begins at the beginning. Otherwise it joins: it says at once what is alive at the start of event
-    ``first``, and knows nothing of what ended before: its ``join_at``.
+    ``first`` 0: it begins at the beginning. Otherwise it joins: it publishes at once the events that are alive at the
+    start of event ``first``. That start is its ``join_at``: it lacks the events that ended before.
     """
 
     def __init__(
-        self, reference: Reference, salt: int, *, first: int = 0, disorder: float = DISORDER, revised: float = 0.225,
+        self,
+        reference: ReferenceStream,
+        salt: int,
+        *,
+        first: int = 0,
+        disorder: float = DISORDER,
+        revised: float = 0.225,
         stable_every: int = 40,
     ) -> None:
         self.reference = reference
@@ -72,29 +78,29 @@ class Presentation:
         self._revised = int(revised * 1000)
         self._stable_every = stable_every
         self._next = first  # the next event to take up
-        self._said = first  # everything at a position before this has been said
+        self._published = first  # everything at a position before this has been published
         self._waiting: list[tuple[int, int, Row]] = []  # (position, number, row)
         self._joins = first > 0
 
     def rows_to(self, due: int) -> list[Row]:
-        """What is to be said next."""
+        """Return the next elements, up to event ``due``."""
         rows = self._alive() if self._joins else []
         self._joins = False
         for at in range(self._next, due):
             self._take_up(at)
         self._next = max(self._next, due)
-        for position in range(self._said, due):
+        for position in range(self._published, due):
             self._pop(position, rows)
             stable = (position - WINDOW) * self.reference.step_us
             if position % self._stable_every == 0 and stable > max(self.join_at, 0):
                 rows.append((STABLE, stable, 0, 0, b""))
-        self._said = max(self._said, due)
+        self._published = max(self._published, due)
         return rows
 
     def rest(self) -> list[Row]:
-        """What has been put off, and the end of the stream."""
+        """Return the elements that are still delayed, and the end of the stream."""
         rows: list[Row] = []
-        self._pop(self._said + 2 * WINDOW + 2, rows)
+        self._pop(self._published + 2 * WINDOW + 2, rows)
         return [*rows, (STABLE, INF, 0, 0, b"")]
 
     def _alive(self) -> list[Row]:
@@ -115,7 +121,7 @@ class Presentation:
         if (bits >> 24) % 1000 >= self._revised:
             heappush(self._waiting, (position, 2 * at, (INSERT, vs, ve, 0, payload)))
             return
-        # The wrong end is later than the right one: both are beyond every stable that comes before the adjust.
+        # The wrong end is later than the right one. Both are later than every stable that comes before the adjust.
         wrong = ve + ((bits >> 40) % WINDOW + 1) * self.reference.step_us
         heappush(self._waiting, (position, 2 * at, (INSERT, vs, wrong, 0, payload)))
         later = position + (bits >> 52) % WINDOW + 1

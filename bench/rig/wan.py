@@ -1,8 +1,8 @@
-"""A wide area on one machine: a network namespace behind a link with delay, jitter and loss. As root, on Linux.
+"""A wide-area network on one machine: a network namespace behind a link with delay, jitter and loss. Linux, root.
 
     clients in the namespace | far TUN <-> a process: each packet waits, some are dropped <-> near TUN | servers
 
-Nothing knows of it: TCP sees a slow and lossy line, retransmits and reorders as it does on a real one.
+Clients and servers are unchanged: TCP retransmits and reorders as on a real slow and lossy line.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PACKET = 65_536
 
 @dataclass(frozen=True)
 class Line:
-    """One way: each packet waits ``delay_s`` and up to ``jitter_s`` more, and is dropped with a probability."""
+    """One direction: each packet waits ``delay_s`` and up to ``jitter_s`` more. ``loss``: probability of its loss."""
 
     delay_s: float = 0.010
     jitter_s: float = 0.005
@@ -42,20 +42,20 @@ class Line:
 
 @dataclass(frozen=True)
 class Wan:
-    """What clients and servers need to know. ``namespace``: where clients live; ``near``: the servers' address."""
+    """A network. ``namespace``: that of the clients; ``near``: the address of the servers."""
 
     namespace: str
     near: str
 
     def enter(self) -> None:
-        """This process, which has one thread, lives in the namespace from now on."""
+        """Move this process, which has one thread, to the namespace."""
         with Path(f"/run/netns/{self.namespace}").open() as file:
             if ctypes.CDLL(None, use_errno=True).setns(file.fileno(), _CLONE_NEWNET):
                 raise OSError(ctypes.get_errno(), f"cannot enter the namespace {self.namespace}")
 
 
 def problem() -> str | None:
-    """Why there can be none here, in plain words."""
+    """Return why there can be none on this machine, or None."""
     if sys.platform != "linux":
         return "network namespaces are Linux's"
     if os.geteuid() != 0:
@@ -67,7 +67,7 @@ def problem() -> str | None:
 
 @contextlib.contextmanager
 def wan(folder: Path, line: Line, seed: int = 1) -> Iterator[Wan]:
-    """The namespace and the line, gone at the end."""
+    """Yield the namespace with its line; both are deleted at the end."""
     number = os.getpid() % 4096
     found = Wan(f"lmerge{number}", f"10.{200 + number // 1024}.{number // 4 % 256}.{number % 4 * 64 + 1}")
     far = found.near.rsplit(".", 1)[0] + f".{number % 4 * 64 + 2}"
@@ -76,7 +76,7 @@ def wan(folder: Path, line: Line, seed: int = 1) -> Iterator[Wan]:
     carrier = None
     try:
         carrier = forked("wan", folder, carry, found, near_device, far_device, line, seed)
-        assert carrier.hear() == "open"
+        assert carrier.receive() == "open"
         for inside, device, address in (((), near_device, found.near), (("-n", found.namespace), far_device, far)):
             _ip(*inside, "addr", "add", f"{address}/26", "dev", device)
             _ip(*inside, "link", "set", device, "up")
@@ -92,12 +92,12 @@ def _ip(*arguments: str) -> None:
     subprocess.run(["ip", *arguments], check=True, capture_output=True)
 
 
-def carry(wan_: Wan, near_device: str, far_device: str, line: Line, seed: int, told: Connection) -> None:
-    """The process between the two devices."""
+def carry(wan_: Wan, near_device: str, far_device: str, line: Line, seed: int, pipe: Connection) -> None:
+    """Run the process that carries packets between the two devices."""
     near = _tun(near_device)
     wan_.enter()
     far = _tun(far_device)
-    told.send("open")
+    pipe.send("open")
     random, count = Random(seed), 0
     waiting: list[tuple[float, int, int, bytes]] = []  # (due, number, device, packet)
     selector = selectors.DefaultSelector()
@@ -114,12 +114,12 @@ def carry(wan_: Wan, near_device: str, far_device: str, line: Line, seed: int, t
                     heapq.heappush(waiting, (due_s, count, key.data, packet))
         while waiting and waiting[0][0] <= time.monotonic():
             _, _, device, packet = heapq.heappop(waiting)
-            with contextlib.suppress(OSError):  # a full queue or a device that is not up: lost, as on any line
+            with contextlib.suppress(OSError):  # a full queue or a device that is not up: the packet is lost
                 os.write(device, packet)
 
 
 def _tun(name: str) -> int:
-    """A TUN device of this namespace."""
+    """Open a TUN device of this namespace."""
     device = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
     fcntl.ioctl(device, _TUNSETIFF, struct.pack("16sH22x", name.encode(), _IFF_TUN | _IFF_NO_PI))
     return device

@@ -1,9 +1,9 @@
-"""A replica for a cluster: ``spark-submit replica.py NAME``; what it needs to know besides is in the environment.
+"""A replica for a cluster: ``spark-submit replica.py NAME``; its other settings are in the environment.
 
-    SERVERS       the servers of the merge, HOST:PORT,HOST:PORT
-    DEPARTURES    where the rows are, as a URI that every executor can read
-    CHECKPOINTS   a folder that the driver and all executors share
-    LMERGE_CA, LMERGE_TOKEN_FILE   files that driver and executors have under one name; without: no encryption
+SERVERS       the servers of the merge, HOST:PORT,HOST:PORT
+DEPARTURES    where the rows are, as a URI that every executor can read
+CHECKPOINTS   a folder that the driver and all executors share
+LMERGE_CA, LMERGE_TOKEN_FILE   files at the same path on driver and executors; without: no encryption
 """
 
 from __future__ import annotations
@@ -22,9 +22,16 @@ def main(replica: str) -> None:
     departures = spark.readStream.schema("ts timestamp, carrier string").json(os.environ["DEPARTURES"])
     counts = departures.withWatermark("ts", "2 seconds").groupBy(window("ts", "5 seconds"), "carrier").count()
     query = (
-        lmerge.spark.publish(counts, servers=os.environ["SERVERS"], merge="departures", replica=replica, mode="update",
-                             vs="window.start", ve="window.end", ca=os.environ.get("LMERGE_CA"),
-                             token_file=os.environ.get("LMERGE_TOKEN_FILE"))
+        lmerge.spark.publish(
+            counts,
+            servers=os.environ["SERVERS"],
+            merge="departures",
+            replica=replica,
+            mode="update",
+            vs="window.start",
+            ve="window.end",
+            security=lmerge.Security(ca=os.environ.get("LMERGE_CA"), token_file=os.environ.get("LMERGE_TOKEN_FILE")),
+        )
         .option("checkpointLocation", f"{os.environ['CHECKPOINTS']}/{replica}")
         .start()
     )

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from lmerge.cli import terminal
-from lmerge.cli.arguments import DEFAULT_SERVER, GiveUp, Merge, Servers
+from lmerge import terminal
+from lmerge.addresses import DEFAULT_SERVER
+from lmerge.cli.arguments import GiveUp, Merge, Servers
 from lmerge.cli.connection import secured
 from lmerge.core.elements import INSERT, NEG_INF, STABLE, show_time
 from lmerge.core.session import format_row
@@ -25,16 +26,21 @@ def checkpoint(
     *,
     security: Any,
 ) -> None:
-    """Write the live events of a merge as inserts, and then the stable point at which they are live.
+    """Write the live events of a merge as inserts, then the stable point at which they are live.
 
     Example: lmerge checkpoint flights -o flights.jsonl
 
-    A new replica starts from it with lmerge jumpstart. Waits for the first stable point of a merge that has none.
+    A new replica starts from the file with lmerge jumpstart. If the merge has no stable point yet, waits for the first.
     """
-    from lmerge.client import Subscriber
+    from lmerge.client import Subscriber, SubscriberLimits
 
     with Subscriber(
-        server, merge, name="checkpoint", wait_for_merge=False, give_up_after_s=give_up_after, security=security
+        server,
+        merge,
+        name="checkpoint",
+        wait_for_merge=False,
+        limits=SubscriberLimits(give_up_after_s=give_up_after),
+        security=security,
     ) as subscriber:
         for _ in subscriber.batches():
             if subscriber.stable_point > NEG_INF:

@@ -1,10 +1,10 @@
-"""How a command reaches its server, or is one: the security options that commands share, and what they mean.
+"""The security options of commands that connect to a server, and of ``lmerge serve``.
 
     @secured
     def status(server: Server = DEFAULT_SERVER, *, security: Any) -> None: ...
 
-The command gets ``security`` for the client library, and the options are added to its own. A token is never an option:
-other users of a machine see command lines. LMERGE_TOKEN in the environment can hold it.
+The options are added to those of the command. The command gets ``security`` for the client library. A token is never
+an option, because other users of a machine see command lines. LMERGE_TOKEN in the environment can hold it.
 """
 
 from __future__ import annotations
@@ -33,37 +33,37 @@ def _maybe(help_text: str) -> Any:
 # In the order of the help.
 _CLIENT: Final[tuple[Option, ...]] = (
     ("tls", _flag("Encrypt; check the server by the system's CAs.", env="LMERGE_TLS"), False),
-    ("ca", _file("Encrypt; check it by these CAs instead.", "LMERGE_CA"), None),
-    ("cert", _file("The certificate to show.", "LMERGE_CERT"), None),
-    ("key", _file("The key that belongs to it.", "LMERGE_KEY"), None),
-    ("token_file", _file("The token to show.", "LMERGE_TOKEN_FILE"), None),
+    ("ca", _file("Encrypt; check the server by these CAs.", "LMERGE_CA"), None),
+    ("cert", _file("The client's certificate.", "LMERGE_CERT"), None),
+    ("key", _file("The key of the client's certificate.", "LMERGE_KEY"), None),
+    ("token_file", _file("The file with the client's token.", "LMERGE_TOKEN_FILE"), None),
     ("insecure", _flag("Send a token unencrypted to another machine.", "--insecure"), False),
 )
 _SERVER: Final[tuple[Option, ...]] = (
     ("tls_cert", _file("Encrypt: the server's certificate."), None),
-    ("tls_key", _file("The key that belongs to it."), None),
-    ("tls_client_ca", _file("Clients show a certificate of this CA."), None),
-    ("tokens", _file("Callers are in this file; see lmerge token."), None),
-    ("insecure", _flag("Listen to others without certificates or tokens.", "--insecure"), False),
-    ("reflection", _maybe("Answer gRPC reflection; by default where there are no tokens."), None),
+    ("tls_key", _file("The key of the server's certificate."), None),
+    ("tls_client_ca", _file("Require client certificates of this CA."), None),
+    ("tokens", _file("The access file: who may do what; see lmerge token."), None),
+    ("insecure", _flag("Listen to other machines without certificates or tokens.", "--insecure"), False),
+    ("reflection", _maybe("Answer gRPC reflection; by default only without --tokens."), None),
 )
 
 
 def secured(command: Callable[..., None]) -> Callable[..., None]:
-    """A client's command with the options; it must take ``security``, a Security or None."""
+    """Add the options to a client's command. It must take ``security``, a Security or None."""
 
-    def understood(said: dict[str, Any]) -> Any:
-        from lmerge.client.security import Security
+    def convert(values: dict[str, Any]) -> Any:
+        from lmerge.client.connection.security import Security
 
-        return Security.from_environment(**said)
+        return Security.from_environment(**values)
 
-    return with_options(command, "security", _CLIENT, understood)
+    return with_options(command, "security", _CLIENT, convert)
 
 
 def secured_server(command: Callable[..., None]) -> Callable[..., None]:
-    """A server's command with the options; it must take ``security``, a dict of fields of Settings."""
+    """Add the options to a server's command. It must take ``security``, a dict of fields of Settings."""
 
-    def understood(said: dict[str, Any]) -> Any:
-        return {"access_path": said.pop("tokens"), **said}
+    def convert(values: dict[str, Any]) -> Any:
+        return {"access_path": values.pop("tokens"), **values}
 
-    return with_options(command, "security", _SERVER, understood)
+    return with_options(command, "security", _SERVER, convert)

@@ -1,4 +1,4 @@
-"""``lmerge cutover``: replace a replica by another while the merge goes on."""
+"""``lmerge cutover``: replace a replica by another without a stop of the merge."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from lmerge.cli import terminal
-from lmerge.cli.arguments import DEFAULT_SERVER, Merge, Server
+from lmerge import terminal
+from lmerge.addresses import DEFAULT_SERVER
+from lmerge.cli.arguments import Merge, Server
 from lmerge.cli.connection import secured
 
 DONE = "done"
@@ -17,18 +18,18 @@ DONE = "done"
 def cutover(
     merge: Merge,
     leaves: Annotated[str, typer.Option("--from", help="The replica that leaves.")],
-    to: Annotated[str, typer.Option("--to", help="The replica that takes over; it may observe until then.")],
-    intervals: Annotated[int, typer.Option(help="Equal intervals in a row that certify it; 0: the server's.")] = 0,
-    timeout: Annotated[float, typer.Option(help="Seconds after which nothing has changed; 0: the server's.")] = 0.0,
+    to: Annotated[str, typer.Option("--to", help="The replica that takes over; until then it may be an observer.")],
+    intervals: Annotated[int, typer.Option(help="Equal intervals in a row that certify it; 0: server's default.")] = 0,
+    timeout: Annotated[float, typer.Option(help="Seconds after which it rolls back; 0: server's default.")] = 0.0,
     server: Server = DEFAULT_SERVER,
     *,
     security: Any,
 ) -> None:
-    """Wait for the new replica, certify that it says what the old one says, promote it, and let the old one go.
+    """Wait for the new replica, certify that it publishes the same events, promote it and detach the old one.
 
     Example: lmerge cutover flights --from v1 --to v2 --intervals 5
 
-    Exit code 1: it was rolled back, and nothing has changed. The old name is refused until `lmerge release`.
+    Exit code 1: the cutover was rolled back and nothing has changed. The old name is refused until `lmerge release`.
     """
     from lmerge.client.admin import cutover as cut_over
 

@@ -1,4 +1,4 @@
-"""``lmerge detach`` and ``lmerge release``: put a replica out of a merge, and let it in again."""
+"""``lmerge detach`` and ``lmerge release``: detach a replica from a merge, and let its name attach again."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from lmerge.cli import terminal
-from lmerge.cli.arguments import DEFAULT_SERVER, Merge, Server
+from lmerge import terminal
+from lmerge.addresses import DEFAULT_SERVER
+from lmerge.cli.arguments import Merge, Server
 from lmerge.cli.connection import secured
 
 Replica = Annotated[str, typer.Argument(help="Name of the replica.")]
@@ -19,14 +20,14 @@ def detach(
     replica: Replica,
     quarantine: Annotated[bool, typer.Option("--quarantine", help="Refuse its name until it is released.")] = False,
     forget: Annotated[
-        bool, typer.Option("--forget", help="Let its name begin again with any incarnation.")
+        bool, typer.Option("--forget", help="Forget the incarnations of its name: any may attach next.")
     ] = False,
-    reason: Annotated[str, typer.Option(help="Said to the replica, and shown in status.")] = "",
+    reason: Annotated[str, typer.Option(help="Sent to the replica, and shown in status.")] = "",
     server: Server = DEFAULT_SERVER,
     *,
     security: Any,
 ) -> None:
-    """End a replica's input; what it has said stands as far as it is frozen. Its publisher fails for good.
+    """End the input of a replica. Its frozen events stay. Its publisher fails for good.
 
     Example: lmerge detach flights b --quarantine --reason "wrong prices"
     """
@@ -39,11 +40,11 @@ def detach(
 
 @secured
 def release(merge: Merge, replica: Replica, server: Server = DEFAULT_SERVER, *, security: Any) -> None:
-    """Let a quarantined replica attach again, or one go on whose stable is held or whose version is disputed.
+    """Let a quarantined replica attach again; or release one whose stable is held or whose events are disputed.
 
     Example: lmerge release flights b
     """
     from lmerge.client.admin import release_input
 
-    words = release_input(server, merge, replica, security=security)
-    terminal.line(f"{merge}: {words}" if words else f"{replica} may attach to {merge} again")
+    outcome = release_input(server, merge, replica, security=security)
+    terminal.line(f"{merge}: {outcome}" if outcome else f"{replica} may attach to {merge} again")

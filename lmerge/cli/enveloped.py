@@ -1,6 +1,6 @@
-"""How ``lmerge subscribe --envelope`` prints deliveries: JSON lines, or columns for people.
+"""The output of ``lmerge subscribe --envelope``: deliveries as JSON lines, or as columns for people.
 
-One line a change, then one with the token of the stable point:
+One line for each change, then one with the token of the stable point:
     {"op":"final","vs":1,"ve":9,"payload":"A"}          with a schema "row" instead of "payload"
     {"op":"upsert","vs":1,"ve":9,"ordinal":0,"final":false,"payload":"A"}   {"op":"delete","vs":1,"ordinal":0,...}
     {"op":"+","vs":1,"ve":9,"payload":"A"}              {"op":"-",...}
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class EnvelopeName(str, Enum):
-    """What ``--envelope`` takes."""
+    """Values of ``--envelope``."""
 
     ELEMENTS = "elements"
     FINAL = "final"
@@ -31,14 +31,14 @@ class EnvelopeName(str, Enum):
 
 
 def delivered(subscriber: Subscriber, envelope: EnvelopeName) -> Iterator[Delivery[Any]]:
-    """The stream in the envelope that a user named."""
+    """Return the stream of a subscriber in the envelope that the user chose."""
     if envelope is EnvelopeName.FINAL:
         return subscriber.final()
     return subscriber.upserts() if envelope is EnvelopeName.UPSERT else subscriber.retracts()
 
 
 def lines_of(delivery: Delivery[Any]) -> Iterator[dict[str, Any]]:
-    """What a delivery says, one dictionary a line."""
+    """Yield a dictionary for each line of a delivery."""
     for gap in delivery.gaps:
         yield {"op": "gap", "start": time_of(gap.start), "end": time_of(gap.end)}
     for change in delivery.changes:
@@ -48,25 +48,26 @@ def lines_of(delivery: Delivery[Any]) -> Iterator[dict[str, Any]]:
 
 
 def change_of(change: Any) -> dict[str, Any]:
-    """A change of any envelope."""
+    """Return the line of a change of any envelope."""
     from lmerge.client import Delete, FinalEvent, Upsert
 
     if isinstance(change, FinalEvent):
-        said: dict[str, Any] = {"op": "final", "vs": time_of(change.vs), "ve": time_of(change.ve)}
+        line: dict[str, Any] = {"op": "final", "vs": time_of(change.vs), "ve": time_of(change.ve)}
     elif isinstance(change, Upsert):
         vs, payload, ordinal = change.key
-        said = {"op": "upsert", "vs": time_of(vs), "ve": time_of(change.ve), "ordinal": ordinal}
-        return said | {"final": change.is_final} | content(payload, change.row)
+        line = {"op": "upsert", "vs": time_of(vs), "ve": time_of(change.ve), "ordinal": ordinal}
+        return line | {"final": change.is_final} | content(payload, change.row)
     elif isinstance(change, Delete):
         return {"op": "delete", "vs": time_of(change.key.vs), "ordinal": change.key.ordinal} | content(
-            change.key.payload, None)
+            change.key.payload, None
+        )
     else:
-        said = {"op": change.op, "vs": time_of(change.vs), "ve": time_of(change.ve)}
-    return said | content(change.payload, change.row)
+        line = {"op": change.op, "vs": time_of(change.vs), "ve": time_of(change.ve)}
+    return line | content(change.payload, change.row)
 
 
 def content(payload: bytes, row: dict[str, Any] | None) -> dict[str, Any]:
-    """The row where there is one, otherwise the payload as recorded sessions have it."""
+    """Return the row if there is one, otherwise the payload in the form of recorded sessions."""
     if row is not None:
         return {"row": row}
     try:
@@ -76,23 +77,23 @@ def content(payload: bytes, row: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def time_of(t: int) -> int | str:
-    """A time as JSON lines have it."""
-    words = show_time(t)
-    return words if words.endswith("inf") else t
+    """Return a time in the form of JSON lines."""
+    text = show_time(t)
+    return text if text.endswith("inf") else t
 
 
-def as_json(said: Iterable[dict[str, Any]]) -> str:
-    """Lines for programs. Dates and decimals become text, bytes base64."""
-    return "".join(f"{json.dumps(line, default=plain, ensure_ascii=False, separators=(',', ':'))}\n" for line in said)
+def as_json(lines: Iterable[dict[str, Any]]) -> str:
+    """Return lines for programs. Dates and decimals become text, bytes become base64."""
+    return "".join(f"{json.dumps(line, default=plain, ensure_ascii=False, separators=(',', ':'))}\n" for line in lines)
 
 
-def as_columns(said: Iterable[dict[str, Any]]) -> str:
-    """Lines for people: op, vs, ve, what."""
-    return "".join(f"{_in_columns(line)}\n" for line in said)
+def as_columns(lines: Iterable[dict[str, Any]]) -> str:
+    """Return lines for people: op, vs, ve, content."""
+    return "".join(f"{_in_columns(line)}\n" for line in lines)
 
 
 def plain(value: object) -> str:
-    """A value that JSON has no form for."""
+    """Return the JSON form of a value that JSON does not have."""
     return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 

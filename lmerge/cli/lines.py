@@ -1,4 +1,4 @@
-"""What the commands that read and write JSON lines share: opening, and reading."""
+"""Opens and reads files of JSON lines, for the commands that take them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from lmerge.core.session import Line, parse_line
 from lmerge.errors import MalformedLine, UsageError
 from lmerge.wire.limits import PAYLOAD_BYTES
 
-# A payload of ten times the wire's limit, written in the longest way, six bytes for one.
+# Ten times the payload limit of the wire, in the longest escapes: six bytes for one.
 LINE_BYTES_MAX: Final = 64 * PAYLOAD_BYTES
 
 
 def read_lines(source: Iterable[bytes]) -> Iterator[tuple[int, Line]]:
-    """The lines of a session or stream with their numbers, from 1; blank lines are counted and skipped.
+    """Yield the lines of a session or stream with their numbers, from 1; blank lines are counted and skipped.
 
-    Raises MalformedLine, also for a line above ``LINE_BYTES_MAX``, of which no more than that is read.
+    Raises MalformedLine, also for a line longer than ``LINE_BYTES_MAX``. No more than that is read of such a line.
     """
     for number, text in enumerate(_bounded(source), 1):
         if len(text) > LINE_BYTES_MAX:
@@ -32,7 +32,7 @@ def read_lines(source: Iterable[bytes]) -> Iterator[tuple[int, Line]]:
 
 
 def _bounded(source: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines; of one that is too long, its beginning, which is one byte too long."""
+    """Yield the lines; of one that is too long, the first ``LINE_BYTES_MAX + 1`` bytes."""
     readline = getattr(source, "readline", None)
     if readline is None:
         yield from source
@@ -43,7 +43,7 @@ def _bounded(source: Iterable[bytes]) -> Iterator[bytes]:
 
 @contextmanager
 def opened(path: str, what: str) -> Iterator[IO[bytes]]:
-    """The file at ``path``, or standard input for ``-``. Raises UsageError if it cannot be read."""
+    """Yield the file at ``path``, or standard input for ``-``. Raises UsageError if it cannot be read."""
     if path == "-":
         yield sys.stdin.buffer
         return
@@ -56,6 +56,5 @@ def opened(path: str, what: str) -> Iterator[IO[bytes]]:
 
 
 def is_regular(file: IO[bytes]) -> bool:
-    """Whether everything that will ever come is there already: then nobody waits for an answer to a line."""
+    """Return whether ``file`` is complete on disk, so that no program waits for an answer to each line."""
     return stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-

@@ -1,7 +1,7 @@
-"""``lmerge``: the command line. Commands are loaded when they run, so that ``replay`` does not wait for gRPC.
+"""``lmerge``: the command line. A command's module is loaded when it runs, so that ``replay`` does not load gRPC.
 
-Exit codes: 0 done, or whoever read the output has gone; 1 it could not be done now (server gone, port taken, disk full,
-check failed); 2 a usage error or malformed input; 130 interrupted.
+Exit codes: 0 done, or the reader of the output has gone; 1 it could not be done now (server gone, port taken, disk
+full, check failed); 2 a usage error or malformed input; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -16,39 +16,47 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
-from lmerge import __version__
-from lmerge.cli import terminal
+from lmerge import __version__, terminal
 from lmerge.errors import LmergeError, UsageError
 
 UNAVAILABLE: Final = 1
 USAGE: Final = 2
 INTERRUPTED: Final = 130
 
-# name -> (module, function), in the order of the help.
-COMMANDS: Final = {
-    "demo": ("lmerge.cli.demo", "demo"),
-    "serve": ("lmerge.cli.serve", "serve"),
-    "publish": ("lmerge.cli.publish", "publish"),
-    "subscribe": ("lmerge.cli.subscribe", "subscribe"),
-    "tail": ("lmerge.cli.subscribe", "subscribe"),
-    "query": ("lmerge.cli.query", "query"),
-    "sink": ("lmerge.cli.sink", "app"),
-    "status": ("lmerge.cli.status", "status"),
-    "top": ("lmerge.cli.top", "top"),
-    "certify": ("lmerge.cli.certify", "certify"),
-    "cutover": ("lmerge.cli.cutover", "cutover"),
-    "detach": ("lmerge.cli.detach", "detach"),
-    "release": ("lmerge.cli.detach", "release"),
-    "reset": ("lmerge.cli.reset", "reset"),
-    "relay": ("lmerge.cli.relay", "relay"),
-    "replica": ("lmerge.cli.replica", "app"),
-    "checkpoint": ("lmerge.cli.checkpoint", "checkpoint"),
-    "jumpstart": ("lmerge.cli.jumpstart", "jumpstart"),
-    "replay": ("lmerge.cli.replay", "replay"),
-    "tdb": ("lmerge.cli.tdb", "tdb"),
-    "token": ("lmerge.cli.token", "app"),
-    "info": ("lmerge.cli.info", "info"),
+# Panel of the help -> name -> (module, function), in the order of the help.
+PANELS: Final = {
+    "serve": {
+        "serve": ("lmerge.cli.serve", "serve"),
+        "relay": ("lmerge.cli.relay", "relay"),
+        "replica": ("lmerge.cli.replica", "app"),
+        "demo": ("lmerge.cli.demo", "demo"),
+    },
+    "data": {
+        "publish": ("lmerge.cli.publish", "publish"),
+        "subscribe": ("lmerge.cli.subscribe", "subscribe"),
+        "tail": ("lmerge.cli.subscribe", "subscribe"),
+        "query": ("lmerge.cli.query", "query"),
+        "sink": ("lmerge.cli.sink", "app"),
+        "checkpoint": ("lmerge.cli.checkpoint", "checkpoint"),
+        "jumpstart": ("lmerge.cli.jumpstart", "jumpstart"),
+    },
+    "operate": {
+        "status": ("lmerge.cli.status", "status"),
+        "top": ("lmerge.cli.top", "top"),
+        "certify": ("lmerge.cli.certify", "certify"),
+        "cutover": ("lmerge.cli.cutover", "cutover"),
+        "detach": ("lmerge.cli.detach", "detach"),
+        "release": ("lmerge.cli.detach", "release"),
+        "reset": ("lmerge.cli.reset", "reset"),
+        "token": ("lmerge.cli.token", "app"),
+    },
+    "develop": {
+        "replay": ("lmerge.cli.replay", "replay"),
+        "tdb": ("lmerge.cli.tdb", "tdb"),
+        "info": ("lmerge.cli.info", "info"),
+    },
 }
+COMMANDS: Final = {name: found for commands in PANELS.values() for name, found in commands.items()}
 
 
 class LazyGroup(TyperGroup):
@@ -62,21 +70,28 @@ class LazyGroup(TyperGroup):
             return None
         module, function = COMMANDS[cmd_name]
         command = getattr(import_module(module), function)
-        if isinstance(command, typer.Typer):  # a group of its own
-            return typer.main.get_command(command)
-        single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        single.command(name=cmd_name)(_interruptible(command))
-        return typer.main.get_command(single)
+        if isinstance(command, typer.Typer):
+            loaded: Any = typer.main.get_group(command)  # get_command would add options for shell completion
+        else:
+            single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+            single.command(name=cmd_name)(_interruptible(command))
+            loaded = typer.main.get_command(single)
+        loaded.name = cmd_name  # a group of its own has none, and the help would show an empty name
+        loaded.rich_help_panel = next(panel for panel, commands in PANELS.items() if cmd_name in commands)
+        return loaded
 
 
 app = typer.Typer(
-    cls=LazyGroup, add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True,
+    cls=LazyGroup,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_set: bool) -> None:
+    if is_set:
         terminal.line(f"lmerge {__version__}")
         raise typer.Exit
 
@@ -94,7 +109,7 @@ def lmerge(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Entry point: runs a command and turns errors into one line and an exit code."""
+    """Run a command; turn an error into one line and an exit code. The entry point."""
     arguments = sys.argv[1:] if arguments is None else arguments
     terminal.prepare()
     try:
@@ -104,7 +119,7 @@ def main(arguments: list[str] | None = None) -> None:
             raise
         terminal.error(f"lmerge: {error}")
         code = USAGE if isinstance(error, UsageError) else UNAVAILABLE
-    except BrokenPipeError:  # whoever read it has enough
+    except BrokenPipeError:  # the reader of the output has gone
         code = 0
     except OSError as problem:
         if "--debug" in arguments:
@@ -117,12 +132,12 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _run(arguments: list[str]) -> Any:
-    """Run a command, and hand on all that it has printed. Its exit code."""
+    """Run a command and flush what it has printed. Return its exit code."""
     try:
         app(arguments, prog_name="lmerge")
     except SystemExit as ended:
         if ended.code not in (0, None):
-            with suppress(LmergeError, OSError):  # the command has failed already, and said why
+            with suppress(LmergeError, OSError):  # the command has failed already, and printed why
                 terminal.settle()
             return ended.code
     terminal.settle()
@@ -130,7 +145,7 @@ def _run(arguments: list[str]) -> Any:
 
 
 def _interruptible(command: Callable[..., None]) -> Callable[..., None]:
-    """Ctrl-C ends a command without a traceback."""
+    """Return ``command``, which Ctrl-C then ends without a traceback."""
 
     @wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:

@@ -1,6 +1,6 @@
-"""Options that are defined once, in groups, and added to the commands that want them.
+"""Groups of options: each is defined once and added to the signatures of the commands that take it.
 
-typer reads the options of a command from its signature, so a group is added to that.
+typer reads the options of a command from its signature.
 """
 
 from __future__ import annotations
@@ -15,15 +15,18 @@ Option: TypeAlias = tuple[str, Any, Any]
 
 
 def with_options(
-    command: Callable[..., None], keyword: str, options: tuple[Option, ...],
-    understood: Callable[[dict[str, Any]], Any],
+    command: Callable[..., None], keyword: str, options: tuple[Option, ...], convert: Callable[[dict[str, Any]], Any]
 ) -> Callable[..., None]:
-    """``command`` with ``options`` added to its own; it must take ``keyword``: what was ``understood`` of them."""
+    """Return ``command`` with ``options`` added to its own.
+
+    ``command`` must take the keyword argument ``keyword``. It gets what ``convert`` returns for the values of the
+    added options, by name.
+    """
 
     @wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
-        said = {name: kwargs.pop(name) for name, _, _ in options}
-        command(*args, **{keyword: understood(said)}, **kwargs)
+        values = {name: kwargs.pop(name) for name, _, _ in options}
+        command(*args, **{keyword: convert(values)}, **kwargs)
 
     signature = inspect.signature(command, eval_str=True)
     own = [parameter for name, parameter in signature.parameters.items() if name != keyword]

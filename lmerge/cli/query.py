@@ -10,14 +10,15 @@ from typing import Annotated, Any
 
 import typer
 
-from lmerge.cli import terminal
-from lmerge.cli.arguments import DEFAULT_SERVER, Merge, Servers
+from lmerge import terminal
+from lmerge.addresses import DEFAULT_SERVER
+from lmerge.cli.arguments import Merge, Servers
 from lmerge.cli.connection import secured
 from lmerge.core.elements import NEG_INF, show_time
 
 
-class Output(str, Enum):
-    """How rows are printed."""
+class QueryFormat(str, Enum):
+    """Values of ``--output``."""
 
     TABLE = "table"
     JSON = "json"
@@ -27,26 +28,28 @@ class Output(str, Enum):
 @secured
 def query(
     merge: Merge,
-    sql: Annotated[str, typer.Argument(metavar="SQL", help="The table is named as the merge, and events.")],
+    sql: Annotated[str, typer.Argument(metavar="SQL", help="Its table is named as the merge, or events.")],
     server: Servers = DEFAULT_SERVER,
-    output: Annotated[Output, typer.Option("--output", "-o", help="table: for people; json: one line a row.")] = (
-        Output.TABLE),
-    at: Annotated[int | None, typer.Option(help="Wait until the stable point is here.")] = None,
+    output: Annotated[QueryFormat, typer.Option("--output", "-o", help="table: for people; json: one line a row.")] = (
+        QueryFormat.TABLE
+    ),
+    at: Annotated[int | None, typer.Option(help="Wait until the stable point has reached this time.")] = None,
     timeout: Annotated[float, typer.Option(help="Seconds to wait for a stable point.", min=0.0)] = 10.0,
     *,
     security: Any,
 ) -> None:
-    """Ask a merge in SQL: its events as of its stable point, with the columns of their schema, vs, ve and is_final.
+    """Query the events of a merge as of its stable point. Columns: those of the schema, vs, ve and is_final.
 
     Example: lmerge query flights "select carrier, count(*) from flights group by 1"
 
     Needs the extra 'sql'. Exit code 1: there was no stable point within the time.
     """
-    from lmerge.client import View
-    from lmerge.client.view import import_duckdb
+    from lmerge.client import SubscriberLimits, View
+    from lmerge.client.views.view import import_duckdb
 
     import_duckdb()
-    with View(merge, server, name="query", wait_for_merge=False, give_up_after_s=timeout, security=security) as view:
+    limits = SubscriberLimits(give_up_after_s=timeout)
+    with View(merge, server, name="query", wait_for_merge=False, limits=limits, security=security) as view:
         view.wait_until(NEG_INF + 1 if at is None else at, timeout_s=timeout)
         point = view.at
         answer = view.sql(sql)
@@ -55,15 +58,15 @@ def query(
         write(answer, output, f"{answer.num_rows} rows as of {show_time(point)}")
 
 
-def write(answer: Any, output: Output, title: str) -> None:
+def write(answer: Any, output: QueryFormat, title: str) -> None:
     """Print an Arrow table."""
     rows = answer.to_pylist()
-    if output is Output.JSON:
+    if output is QueryFormat.JSON:
         from lmerge.cli.enveloped import plain
 
         for row in rows:
             terminal.json_lines(json.dumps(row, default=plain, ensure_ascii=False, separators=(",", ":")) + "\n")
-    elif output is Output.CSV:
+    elif output is QueryFormat.CSV:
         writer = csv.writer(terminal.DataOut(), lineterminator="\n")
         writer.writerow(answer.column_names)
         writer.writerows(row.values() for row in rows)

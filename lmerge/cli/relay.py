@@ -1,4 +1,4 @@
-"""``lmerge relay``: a merge as an input of another."""
+"""``lmerge relay``: publish the output of a merge as an input of another merge."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def relay(
     sources: Annotated[str, typer.Option("--from", metavar="HOST:PORT,...", help="Servers to read.")],
     merge: Annotated[str, typer.Option("--merge", "-m", help="The merge to read.")],
     targets: Annotated[str, typer.Option("--to", metavar="HOST:PORT,...", help="Servers to publish to.")],
-    replica: Annotated[str, typer.Option("--as", metavar="NAME", help="Name of the replica that it is there.")],
-    to_merge: Annotated[str | None, typer.Option(help="The merge to publish into, if it has another name.")] = None,
+    replica: Annotated[str, typer.Option("--as", metavar="NAME", help="Name of the replica in the target merge.")],
+    to_merge: Annotated[str | None, typer.Option(help="The merge to publish to, if it has another name.")] = None,
     property_: Annotated[
         list[str] | None, typer.Option("--property", "-p", help="A promise of the merged stream, such as key.")
     ] = None,
@@ -25,18 +25,24 @@ def relay(
     *,
     security: Any,
 ) -> None:
-    """Read a merge and publish it into another one, as one of its replicas.
+    """Read a merge and publish its output to another merge, as one of its replicas.
 
     Example: lmerge relay --from h1:7171,h2:7171 --merge flights --to h3:7171,h4:7171 --as east
 
-    Keeps nothing; run two of them, under two names, and either can be killed.
+    A relay has no state of its own. Run two under two names, and either can be killed.
     """
     from lmerge.client.relay import Relay
 
     async def run() -> None:
         await Relay(
-            sources, merge, targets, replica, to_merge=to_merge, properties=property_ or (),
-            give_up_after_s=give_up_after, security=security,
+            sources,
+            merge,
+            targets,
+            replica,
+            to_merge=to_merge,
+            properties=property_ or (),
+            give_up_after_s=give_up_after,
+            security=security,
         ).run()
 
     asyncio.run(run())

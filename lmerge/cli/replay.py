@@ -1,54 +1,43 @@
-"""``lmerge replay``: a recorded session through the merge, output elements to standard output (DESIGN 9).
+"""``lmerge replay``: run a recorded session through the merge and print the output elements (docs/session-format.md).
 
-Other programs drive this command, so what it prints is a public interface. Constant memory beyond the live events,
+Other programs drive this command, so what it prints is a public interface. Memory beyond the live events is constant,
 whatever the length of the session.
 
-Consecutive element lines of one input are merged as one batch when the session is a file: batches do not change the
-output, they only make it faster. From a pipe every line is answered at once.
+When the session is a file, consecutive element lines of one input are merged as one batch. Batches do not change the
+output. They only make the replay faster. From a pipe every line is answered at once.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from enum import Enum
 from typing import Annotated, Any, Final, Protocol
 
 import typer
 
-from lmerge.cli import terminal
+from lmerge import terminal
+from lmerge.cli.arguments import (
+    AlgorithmChoice,
+    AlgorithmOption,
+    AllowDowngradeOption,
+    ClosingOption,
+    EngineChoice,
+    EngineOption,
+    PolicyOption,
+)
 from lmerge.cli.lines import is_regular, opened, read_lines
 from lmerge.core.batch import BatchBuilder, Row
 from lmerge.core.compatible import InputPrefix, incompatibilities
 from lmerge.core.consistent import contradictions
 from lmerge.core.elements import INF, NEG_INF
-from lmerge.core.inputs import OBSERVE
+from lmerge.core.inputs import InputRole
 from lmerge.core.merge import Merge, Outcome
-from lmerge.core.policy import POLICY_HELP
+from lmerge.core.merge_config import MergeConfig
 from lmerge.core.session import AdmitLine, AttachLine, DetachLine, ElementLine, ExcuseLine, format_detached, format_row
 from lmerge.core.tdb import Tdb
 from lmerge.errors import LmergeError, MalformedLine, UsageError
 
 BATCH_ROWS_MAX: Final = 512  # enough to amortise a call, little enough to keep memory flat
-
-
-class Engine(str, Enum):
-    """Which implementation of the core runs."""
-
-    AUTO = "auto"
-    PYTHON = "python"
-    NATIVE = "native"
-
-
-class Algorithm(str, Enum):
-    """``auto`` or a case of the paper."""
-
-    AUTO = "auto"
-    R0 = "r0"
-    R1 = "r1"
-    R2 = "r2"
-    R3 = "r3"
-    R4 = "r4"
 
 
 class IncompatibleError(LmergeError):
@@ -61,15 +50,11 @@ class InconsistentError(LmergeError):
 
 def replay(
     session: Annotated[str, typer.Argument(metavar="FILE", help="Recorded session, JSON lines; - for standard input.")],
-    algorithm: Annotated[Algorithm, typer.Option(help="auto: chosen from what the inputs promise.")] = Algorithm.AUTO,
-    policy: Annotated[str, typer.Option(help=POLICY_HELP)] = "lazy",
-    closing: Annotated[str, typer.Option(help="Who must say stable(inf): all, any or quorum:K inputs.")] = "all",
-    engine: Annotated[
-        Engine, typer.Option(help="Implementation of the core; auto: native where it is built.")
-    ] = Engine.AUTO,
-    allow_downgrade: Annotated[
-        bool, typer.Option("--allow-downgrade", help="Believe an input that breaks a property; change the algorithm.")
-    ] = False,
+    algorithm: AlgorithmOption = AlgorithmChoice.AUTO,
+    policy: PolicyOption = "lazy",
+    closing: ClosingOption = "all",
+    engine: EngineOption = EngineChoice.AUTO,
+    allow_downgrade: AllowDowngradeOption = False,
     check: Annotated[
         bool, typer.Option("--check", help="Check C1-C3 and all invariants after every line. Slow.")
     ] = False,
@@ -81,32 +66,30 @@ def replay(
 
     Example: lmerge replay session.jsonl --policy eager --stats
 
-    An input that breaks its promise ends with a line {"op":"detached",...} on standard error; the rest goes on. Exit
-    code 2: a malformed line (its number is named; what came before it was merged). 1: --check failed; the message says
-    whether the output is wrong or the inputs contradict each other.
+    An input that breaks its promise ends with a line {"op":"detached",...} on standard error; the other inputs go on.
+    Exit code 2: a malformed line; the error gives its number, and the lines before it are merged. 1: --check failed;
+    the error states whether the output is wrong or the inputs contradict each other.
     """
-    merge = Merge(algorithm.value, policy, closing, allow_downgrade=allow_downgrade, engine=engine.value)
+    merge = Merge(MergeConfig(algorithm.value, policy, closing, allow_downgrade=allow_downgrade, engine=engine.value))
     with opened(session, "session") as source, terminal.until_closed():
         terminal.utf8()
-        run = Replay(merge, terminal.JsonOut(), terminal.JsonError(), check=check, flush=not is_regular(source))
+        run = SessionReplay(merge, terminal.JsonOut(), terminal.JsonError(), check=check, flush=not is_regular(source))
         run.run(source)
     if stats:
         terminal.error(json.dumps(run.stats()))
 
 
 class Lines(Protocol):
-    """Where lines go."""
+    """A file that takes lines."""
 
     def write(self, text: str) -> object: ...
     def flush(self) -> None: ...
 
 
-class Replay:
+class SessionReplay:
     """One session in progress."""
 
-    def __init__(
-        self, merge: Merge, output: Lines, errors: Lines, *, check: bool = False, flush: bool = False
-    ) -> None:
+    def __init__(self, merge: Merge, output: Lines, errors: Lines, *, check: bool = False, flush: bool = False) -> None:
         self.merge = merge
         self.output = output
         self.errors = errors
@@ -116,19 +99,22 @@ class Replay:
         self.detached: list[dict[str, str]] = []
         self._batch_rows_max = 1 if check or flush else BATCH_ROWS_MAX
         self._ended: set[str] = set()  # inputs that broke a promise and have not attached again
-        self._known: set[str] = set()
+        self._attached: set[str] = set()  # inputs that have ever attached
         self._batch: list[Row] = []
         self._batch_input = ""
 
     def run(self, source: Iterable[bytes]) -> None:
-        """All lines. Raises MalformedLine, with everything before it merged and printed, and IncompatibleError."""
+        """Replay all lines.
+
+        Raises MalformedLine after the lines before it are merged and printed. Raises IncompatibleError.
+        """
         try:
             for self.line, item in read_lines(source):
                 if isinstance(item, ElementLine):
                     self._element(item)
                 else:
                     self._merge_batch()
-                    self._attach(item) if isinstance(item, AttachLine) else self._let_in_or_out(item)
+                    self._attach(item) if isinstance(item, AttachLine) else self._change_input(item)
         except MalformedLine:
             self._merge_batch()
             self.output.flush()
@@ -137,7 +123,7 @@ class Replay:
         self.output.flush()
 
     def stats(self) -> dict[str, Any]:
-        """What ``--stats`` prints."""
+        """Return what ``--stats`` prints."""
         merge = self.merge
         return {
             "algorithm": merge.algorithm,
@@ -164,7 +150,7 @@ class Replay:
         if name is None:
             raise MalformedLine(self.line, 'an element of a session needs "input"')
         if name != self._batch_input:
-            if name not in self._known:
+            if name not in self._attached:
                 raise MalformedLine(self.line, f"input {name!r} was never attached")
             self._merge_batch()
             self._batch_input = name
@@ -177,13 +163,13 @@ class Replay:
             outcome = self.merge.attach(item.input, item.properties, join_at=item.join_at, role=item.role)
         except UsageError as problem:
             raise MalformedLine(self.line, str(problem)) from None
-        self._known.add(item.input)
+        self._attached.add(item.input)
         self._ended.discard(item.input)
         if self.checker:
-            self.checker.attached(item)
+            self.checker.attach(item)
         self._print(outcome)
 
-    def _let_in_or_out(self, item: AdmitLine | ExcuseLine | DetachLine) -> None:
+    def _change_input(self, item: AdmitLine | ExcuseLine | DetachLine) -> None:
         if item.input in self._ended:
             return  # it has ended already, by breaking a promise
         try:
@@ -197,7 +183,7 @@ class Replay:
 
     def _admit(self, item: AdmitLine) -> Outcome:
         if self.checker:
-            self.checker.admitted(item.input)
+            self.checker.admit(item.input)
         return self.merge.admit(item.input)
 
     def _merge_batch(self) -> None:
@@ -208,11 +194,11 @@ class Replay:
         outcome = self.merge.apply(self._batch_input, builder.build())
         self._refuse_rest(outcome, builder.rows)
         if self.checker and not outcome.refused and not any(d.input == self._batch_input for d in outcome.detached):
-            self.checker.heard(self._batch_input, builder.rows)
+            self.checker.add_input(self._batch_input, builder.rows)
         self._print(outcome)
 
     def _refuse_rest(self, outcome: Outcome, rows: list[Row]) -> None:
-        """What stands behind an offender in its batch is refused, as it is where every line is a batch."""
+        """Refuse the rows behind an offending one in its batch, as where every line is a batch."""
         for detached in outcome.detached:
             if detached.violation is not None and detached.input == self._batch_input:
                 rest = BatchBuilder()
@@ -231,47 +217,51 @@ class Replay:
                 self.errors.write(format_detached(detached.input, detached.reason) + "\n")
                 self.errors.flush()
         if self.checker:
-            self.checker.said(outcome, self.line)
+            self.checker.check(outcome, self.line)
 
 
 class Checker:
-    """C1-C3 and every invariant, after every line."""
+    """Checks C1-C3 and every invariant after every line."""
 
     def __init__(self, merge: Merge) -> None:
         self.merge = merge
         self.output = Tdb("output")
-        self.inputs: list[InputPrefix] = []  # of every life of every input: what it delivered stays delivered
+        self.inputs: list[InputPrefix] = []  # of every incarnation of every input: its elements stay delivered
         self.current: dict[str, Tdb] = {}
         self.right_from = NEG_INF
         self.held: set[str] = set()  # inputs whose stables are held (``core.lead``)
-        self.is_believing = True  # C1-C3 believe every stable; of one that was never released they say nothing
+        self.can_compare = True  # C1-C3 take every stable as merged: not so for one that was never released
 
-    def attached(self, item: AttachLine) -> None:
-        """An input begins a new life."""
+    def attach(self, item: AttachLine) -> None:
+        """Begin a new incarnation of an input."""
         self.current[item.input] = tdb = Tdb(item.input)
-        if item.role != OBSERVE:
+        if item.role is not InputRole.OBSERVE:
             join_at = NEG_INF if item.join_at is None else item.join_at
             self.inputs.append(InputPrefix(item.input, tdb, join_at, item.properties))
 
-    def admitted(self, name: str) -> None:
-        """A joining input will count from now on."""
+    def admit(self, name: str) -> None:
+        """Count a joining input from now on."""
         self.right_from = max(self.right_from, self.merge.status(name).right_from)
 
-    def heard(self, name: str, rows: list[Row]) -> None:
-        """An input has said ``rows``."""
+    def add_input(self, name: str, rows: list[Row]) -> None:
+        """Apply ``rows`` to the table of an input."""
         for row in rows:
             self.current[name].apply_row(row)
 
-    def said(self, outcome: Outcome, line: int) -> None:
-        """The merge has answered. Raises IncompatibleError; InconsistentError if only contradicted events are amiss."""
+    def check(self, outcome: Outcome, line: int) -> None:
+        """Check the output up to and with ``outcome``.
+
+        Raises IncompatibleError if the output is wrong. Raises InconsistentError if only events are wrong that the
+        inputs contradict each other about.
+        """
         self.output.apply_batch(outcome.batch)
         self.merge.check()
         if outcome.switched:
-            self._believe()
+            self._read_promises()
         multiset = self.merge.is_multiset
-        self.is_believing = self.is_believing and not any(gone.input in self.held for gone in outcome.detached)
+        self.can_compare = self.can_compare and not any(gone.input in self.held for gone in outcome.detached)
         self.held = {status.name for status in self.merge.inputs() if status.held}
-        if self.held or not self.is_believing:
+        if self.held or not self.can_compare:
             return
         problems = incompatibilities(self.output, self.inputs, multiset=multiset, right_from=self.right_from)
         if not problems:
@@ -288,12 +278,13 @@ class Checker:
             f"line {line}: the inputs contradict each other, so no output is compatible with them all: {found}"
         )
 
-    def _believe(self) -> None:
-        """After a downgrade an input promises less than it did when it attached."""
+    def _read_promises(self) -> None:
+        """Take over the inputs' promises: after a downgrade an input promises less than when it attached."""
         promised = {status.name: frozenset(status.properties) for status in self.merge.inputs()}
         self.inputs = [
             prefix._replace(promises=promised[prefix.name])
-            if prefix.tdb is self.current[prefix.name] and prefix.name in promised else prefix
+            if prefix.tdb is self.current[prefix.name] and prefix.name in promised
+            else prefix
             for prefix in self.inputs
         ]
 

@@ -15,20 +15,27 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from lmerge.addresses import DEFAULT_PORT
+from lmerge.cli.arguments import (
+    DEFAULT_HTTP_PORT,
+    AlgorithmChoice,
+    AlgorithmOption,
+    AllowDowngradeOption,
+    ClosingOption,
+    EngineChoice,
+    EngineOption,
+    PolicyOption,
+)
 from lmerge.cli.connection import secured_server
-from lmerge.cli.replay import Algorithm, Engine
 from lmerge.cli.serve_options import comparing, keeping, staging
-from lmerge.core.policy import POLICY_HELP
 from lmerge.errors import UsageError
 from lmerge.files import PUBLIC_FILE, replace
 
-DEFAULT_PORT: Final = 7171
-DEFAULT_HTTP_PORT: Final = 7172
 DRAIN_S: Final = 10.0
 
 
 class LogFormat(str, Enum):
-    """How log lines look."""
+    """Values of ``--log-format``."""
 
     TEXT = "text"
     JSON = "json"
@@ -40,31 +47,27 @@ class LogFormat(str, Enum):
 @secured_server
 def serve(
     host: Annotated[
-        str, typer.Option(help="Address to listen on; others than this machine's own need certificates and tokens.")
+        str, typer.Option(help="Address to listen on; other than loopback it needs certificates and tokens.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="gRPC port; 0: any free one.")] = DEFAULT_PORT,
     http_port: Annotated[
         int, typer.Option(help="Port of /metrics, /healthz, /readyz; 0: any free one; -1: none.")
     ] = DEFAULT_HTTP_PORT,
-    merge: Annotated[list[str] | None, typer.Option(help="A merge that exists from the start; repeatable.")] = None,
+    merge: Annotated[list[str] | None, typer.Option(help="A merge to create at the start; repeatable.")] = None,
     no_create: Annotated[bool, typer.Option("--no-create", help="Publishers cannot create merges.")] = False,
-    algorithm: Annotated[Algorithm, typer.Option(help="auto: chosen from what the inputs promise.")] = Algorithm.AUTO,
-    policy: Annotated[str, typer.Option(help=POLICY_HELP)] = "lazy",
-    closing: Annotated[str, typer.Option(help="Who must say stable(inf): all, any or quorum:K inputs.")] = "all",
-    engine: Annotated[
-        Engine, typer.Option(help="Implementation of the core; auto: native where it is built.")
-    ] = Engine.AUTO,
+    algorithm: AlgorithmOption = AlgorithmChoice.AUTO,
+    policy: PolicyOption = "lazy",
+    closing: ClosingOption = "all",
+    engine: EngineOption = EngineChoice.AUTO,
     shards: Annotated[
-        int, typer.Option(help="Threads that share out each merge by payload; native engine, r3 and r4.", min=1, max=64)
+        int, typer.Option(help="Threads that share each merge by payload; native engine, r3 and r4.", min=1, max=64)
     ] = 1,
-    allow_downgrade: Annotated[
-        bool, typer.Option("--allow-downgrade", help="Believe an input that breaks a property; change the algorithm.")
-    ] = False,
+    allow_downgrade: AllowDowngradeOption = False,
     feedback: Annotated[
-        int | None, typer.Option(metavar="LAG", min=0, help="Tell inputs that lag by more to fast-forward.")
+        int | None, typer.Option(metavar="LAG", min=0, help="Send feedback to inputs that lag by more: fast-forward.")
     ] = None,
     record: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Record what is merged; {merge} in FILE: one for each merge.")
+        str | None, typer.Option(metavar="FILE", help="Record what is merged; {merge} in FILE: a file for each merge.")
     ] = None,
     ready_file: Annotated[
         Path | None, typer.Option(help="Write the bound ports to this file as JSON when the server is ready.")
@@ -80,23 +83,38 @@ def serve(
 
     Example: lmerge serve --merge flights --policy eager
     """
-    from lmerge.service.log import JsonFormatter
     from lmerge.service.settings import Settings
 
-    handler = logging.StreamHandler(sys.stderr)
-    text = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
-    handler.setFormatter(JsonFormatter() if log_format is LogFormat.JSON else text)
-    logging.raiseExceptions = False  # a log that nobody takes must not fill standard error with tracebacks
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    _log_to_standard_error(log_format)
     settings = Settings(
-        host=host, port=port, http_port=None if http_port == -1 else http_port, algorithm=algorithm.value,
-        policy=policy, closing=closing, allow_downgrade=allow_downgrade, allow_create=not no_create,
-        feedback_lag=feedback, merges=tuple(merge or ()), record_path=record, engine=engine.value, shards=shards,
-        **kept, **staged, **compared, **security,
+        host=host,
+        port=port,
+        http_port=None if http_port == -1 else http_port,
+        algorithm=algorithm.value,
+        policy=policy,
+        closing=closing,
+        allow_downgrade=allow_downgrade,
+        allow_create=not no_create,
+        feedback_lag=feedback,
+        merges=tuple(merge or ()),
+        record_path=record,
+        engine=engine.value,
+        shards=shards,
+        **(kept | staged | compared | security),
     )
     if ready_file is not None and not ready_file.parent.is_dir():
         raise UsageError(f"cannot write the ready file {str(ready_file)!r}: there is no such folder")
     asyncio.run(_serve(settings, ready_file))
+
+
+def _log_to_standard_error(log_format: LogFormat) -> None:
+    from lmerge.service.log import JsonFormatter
+
+    handler = logging.StreamHandler(sys.stderr)
+    text = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
+    handler.setFormatter(JsonFormatter() if log_format is LogFormat.JSON else text)
+    logging.raiseExceptions = False  # a log that cannot be written must not fill standard error with tracebacks
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
 
 
 async def _serve(settings: object, ready_file: Path | None) -> None:
@@ -107,20 +125,20 @@ async def _serve(settings: object, ready_file: Path | None) -> None:
     server = Server(settings)
     await server.start()
     gc.collect()
-    gc.freeze()  # what is loaded by now stays: looking through it again takes 0.1 s, in which every merge would pause
+    gc.freeze()  # the loaded modules stay: a collection that scans them takes 0.1 s and pauses every merge
     stop = asyncio.Event()
 
-    def asked_to_stop() -> None:
+    def on_signal() -> None:
         if stop.is_set():
-            os._exit(130)  # asked twice: at once
+            os._exit(130)  # the second signal ends it at once
         stop.set()
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, asked_to_stop)
+        loop.add_signal_handler(number, on_signal)
     if ready_file is not None:
         ports = {"port": server.port, "http_port": server.http_port, "pid": os.getpid()}
-        try:  # whoever waits for it never sees half of it
+        try:  # a process that waits for the file never reads half of it
             replace(ready_file, (json.dumps(ports) + "\n").encode(), sync=False, mode=PUBLIC_FILE)
         except OSError as problem:
             await server.stop(0.0)

@@ -1,4 +1,4 @@
-"""``lmerge status``: what a server merges, once."""
+"""``lmerge status``: show the merges of a server, once."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from lmerge.cli import terminal
-from lmerge.cli.arguments import DEFAULT_SERVER, Server
+from lmerge import terminal
+from lmerge.addresses import DEFAULT_SERVER
+from lmerge.cli.arguments import Server
 from lmerge.cli.connection import secured
 from lmerge.core.elements import INF, NEG_INF, show_time
 
@@ -52,21 +53,19 @@ def status(
 
 
 def merges_table(server: str, merges: list[Any]) -> Table:
-    """One line a merge."""
+    """Return a table with a line for each merge."""
     table = Table(title=f"merges at {server}", title_justify="left")
     for name in ("merge", "algorithm"):
         table.add_column(name)
     for name in ("stable point", "inputs", "subscribers"):
         table.add_column(name, justify="right")
     for item in merges:
-        table.add_row(
-            item.merge, item.algorithm, show_time(item.stable_point), str(item.inputs), str(item.subscribers)
-        )
+        table.add_row(item.merge, item.algorithm, show_time(item.stable_point), str(item.inputs), str(item.subscribers))
     return table
 
 
 def merge_view(described: Any, rates: dict[str, float] | None = None) -> Group:
-    """Everything about one merge. ``rates``: elements/s by input, and by "" for the output."""
+    """Return the view of one merge. ``rates``: elements/s by input, and by "" for the output."""
     summary, emitted = described.summary, described.emitted
     head = Table.grid(padding=(0, 2))
     rate = "" if rates is None else f", {rates.get('', 0.0):,.0f}/s"
@@ -79,12 +78,12 @@ def merge_view(described: Any, rates: dict[str, float] | None = None) -> Group:
         ("output", f"{emitted.inserts:,} inserts, {emitted.adjusts:,} adjusts, {emitted.stables:,} stables{rate}"),
         ("live events", f"{described.live_events:,}"),
         ("redundancy", f"survives the loss of {loss}" if described.survives_losses else "none: the next loss stops it"),
-        ("resume", _resume_words(described)),
-        ("comparison", _comparison_words(described)),
+        ("resume", _resume_text(described)),
+        ("comparison", _comparison_text(described)),
         ("subscribers", ", ".join(s.subscriber for s in described.subscribers) or "none"),
         *([("recording", described.recording)] if described.recording else []),
         *([("lead", f"at most {described.lead_max}, then it is held")] if described.HasField("lead_max") else []),
-        *([("staged", _staged_words(described))] if described.staged_parts or described.staged_commits else []),
+        *([("staged", _staged_text(described))] if described.staged_parts or described.staged_commits else []),
     ):
         head.add_row(Text(label, "dim"), text)
     parts: list[Any] = [head, inputs_table(described, rates)]
@@ -101,7 +100,7 @@ def merge_view(described: Any, rates: dict[str, float] | None = None) -> Group:
 
 
 def inputs_table(described: Any, rates: dict[str, float] | None) -> Table:
-    """One line an input: state, lag behind the output's stable point, its share of the output."""
+    """Return a table with a line for each input: state, lag behind the output's stable point, share of the output."""
     table = Table()
     table.add_column("input")
     table.add_column("state")
@@ -112,9 +111,13 @@ def inputs_table(described: Any, rates: dict[str, float] | None) -> Table:
     for item in described.inputs:
         received = item.received.inserts + item.received.adjusts + item.received.stables
         row = [
-            item.replica, _state(item), show_time(item.stable_point),
+            item.replica,
+            _state(item),
+            show_time(item.stable_point),
             lag(described.summary.stable_point, item.stable_point),
-            f"{received:,}", f"{item.late:,}", f"{item.won / won:.0%}",
+            f"{received:,}",
+            f"{item.late:,}",
+            f"{item.won / won:.0%}",
         ]
         if rates is not None:
             row.append(f"{rates.get(item.replica, 0.0):,.0f}/s")
@@ -122,27 +125,27 @@ def inputs_table(described: Any, rates: dict[str, float] | None) -> Table:
     return table
 
 
-def _resume_words(described: Any) -> Text:
-    """From when on subscribers can go on, and where that is kept."""
-    knows_all = not described.HasField("retained_from")
-    since = "the beginning" if knows_all else f"{show_time(described.retained_from)} on"
-    words: list[str | Text] = [f"from {since}", f"store: {described.store}"]
+def _resume_text(described: Any) -> Text:
+    """Return the time from which subscribers can resume, and the store."""
+    has_all = not described.HasField("retained_from")
+    since = "the beginning" if has_all else f"{show_time(described.retained_from)} on"
+    parts: list[str | Text] = [f"from {since}", f"store: {described.store}"]
     if described.epoch:
-        words.append(f"epoch {described.epoch}")
+        parts.append(f"epoch {described.epoch}")
     if described.HasField("complete_from"):
-        words.append(f"right for events that end at {show_time(described.complete_from)} or later")
+        parts.append(f"right for events that end at {show_time(described.complete_from)} or later")
     if described.gaps:
-        words.append(Text(f"{described.gaps} gaps", ALARM))
-    return _joined(words)
+        parts.append(Text(f"{described.gaps} gaps", ALARM))
+    return _joined(parts)
 
 
-def _staged_words(described: Any) -> str:
-    words = f"{described.staged_parts:,} parts, {described.staged_bytes:,} bytes; {described.staged_commits:,} commits"
-    return words + (f", {described.missed_commits:,} missed" if described.missed_commits else "")
+def _staged_text(described: Any) -> str:
+    text = f"{described.staged_parts:,} parts, {described.staged_bytes:,} bytes; {described.staged_commits:,} commits"
+    return text + (f", {described.missed_commits:,} missed" if described.missed_commits else "")
 
 
-def _comparison_words(described: Any) -> Text:
-    """Whether the inputs have been found equal."""
+def _comparison_text(described: Any) -> Text:
+    """Return whether the inputs have been found equal."""
     if described.divergence_policy == "none":
         return Text("none")
     found = described.divergences
@@ -150,14 +153,14 @@ def _comparison_words(described: Any) -> Text:
     if found:
         alarm = (f"inputs differed in {found} intervals", ALARM)
         differ = Text.assemble(f"{described.divergence_policy}: ", alarm, ": see lmerge certify")
-    words: list[str | Text] = [differ]
+    parts: list[str | Text] = [differ]
     if described.quarantined:
-        words.append(Text(f"quarantined: {', '.join(described.quarantined)}", ALARM))
-    return _joined(words)
+        parts.append(Text(f"quarantined: {', '.join(described.quarantined)}", ALARM))
+    return _joined(parts)
 
 
-def _joined(words: list[str | Text]) -> Text:
-    return Text("; ").join(word if isinstance(word, Text) else Text(word) for word in words)
+def _joined(parts: list[str | Text]) -> Text:
+    return Text("; ").join(part if isinstance(part, Text) else Text(part) for part in parts)
 
 
 def _state(item: Any) -> str:
@@ -169,7 +172,7 @@ def _state(item: Any) -> str:
 
 
 def lag(output: int, own: int) -> str:
-    """How far an input is behind the output, in time units."""
+    """Return how far an input is behind the output, in time units."""
     if own >= output:
         return "0"
     if own == NEG_INF or output == INF:
@@ -178,9 +181,7 @@ def lag(output: int, own: int) -> str:
 
 
 def _dict(message: Any) -> dict[str, Any]:
-    """A message as JSON, with all its numbers, zero or not."""
+    """Return a message as JSON, with the numbers that are zero."""
     from google.protobuf.json_format import MessageToDict
 
-    return dict(
-        MessageToDict(message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
-    )
+    return dict(MessageToDict(message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True))

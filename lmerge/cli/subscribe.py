@@ -1,33 +1,30 @@
-"""``lmerge subscribe`` (also ``tail``): the merged stream on standard output."""
+"""``lmerge subscribe`` (also ``tail``): print the merged stream."""
 
 from __future__ import annotations
 
 from enum import Enum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lmerge.cli import terminal
-from lmerge.cli.arguments import DEFAULT_SERVER, GiveUpOrWait, Merge, Servers, SubscriberName
+from lmerge import terminal
+from lmerge.addresses import DEFAULT_SERVER
+from lmerge.cli.arguments import GiveUpOrWait, IfTooOld, Merge, Servers, SubscriberName
 from lmerge.cli.connection import secured
 from lmerge.cli.enveloped import EnvelopeName, as_columns, as_json, delivered, lines_of
 from lmerge.core.batch import element_of
 from lmerge.core.session import format_row
 
+if TYPE_CHECKING:
+    from lmerge.client import Subscriber  # loads gRPC, so it is imported when the command runs
+
 
 class Format(str, Enum):
-    """How elements are printed."""
+    """Values of ``--format``."""
 
     JSON = "json"
     TEXT = "text"
     TABLE = "table"
-
-
-class TooOld(str, Enum):
-    """What to do when a token is too old."""
-
-    ERROR = "error"
-    SNAPSHOT = "snapshot"
 
 
 @secured
@@ -39,56 +36,79 @@ def subscribe(
     ] = Format.JSON,
     envelope: Annotated[
         EnvelopeName,
-        typer.Option(help="elements as they come; final: events once they are; upsert: rows by key; retract: + and -."),
+        typer.Option(help="elements as merged; final: only final events; upsert: rows by key; retract: + and -."),
     ] = EnvelopeName.ELEMENTS,
     count: Annotated[int | None, typer.Option("--count", "-n", help="Stop after so many elements.", min=1)] = None,
     name: SubscriberName = "cli",
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Fail if there is no such merge yet.")] = False,
     give_up_after: GiveUpOrWait = None,
     resume: Annotated[
-        str | None, typer.Option(metavar="MERGE@T", help="Go on where a reader stopped; T: its last stable.")
+        str | None, typer.Option(metavar="MERGE@T", help="Resume where a reader stopped; T: its last stable.")
     ] = None,
     if_too_old: Annotated[
-        TooOld, typer.Option(help="No server has what came since: error, or a snapshot and a gap.")
-    ] = TooOld.ERROR,
+        IfTooOld, typer.Option(help="When no server has the output since T: error, or a snapshot and a gap.")
+    ] = IfTooOld.ERROR,
     *,
     security: Any,
 ) -> None:
-    """Print the merged stream: its live events first, then everything new. Ends at stable(inf).
+    """Print the merged stream: the live events first, then every new element. Ends at stable(inf).
 
     Example: lmerge subscribe flights --format text
 
-    Goes on by itself when the server is restarted; a stretch that may be missing is named on standard error.
+    Resumes by itself when the server is restarted. A gap is reported on standard error.
     """
-    from lmerge.client import Subscriber, SubscriptionGap
+    from lmerge.client import Subscriber, SubscriberLimits, SubscriptionGap
     from lmerge.core.elements import show_time
 
-    def tell(gap: SubscriptionGap) -> None:
+    def print_gap(gap: SubscriptionGap) -> None:
         terminal.error(f"gap: events frozen from {show_time(gap.start)} to {show_time(gap.end)} may be missing")
 
     terminal.utf8()
+    with (
+        terminal.until_closed(),
+        Subscriber(
+            server,
+            merge,
+            name=name,
+            resume=resume,
+            if_too_old=if_too_old.value,
+            wait_for_merge=not no_wait,
+            on_gap=print_gap,
+            limits=SubscriberLimits(give_up_after_s=give_up_after),
+            security=security,
+        ) as subscriber,
+    ):
+        if envelope is EnvelopeName.ELEMENTS:
+            show_elements(subscriber, output_format, count)
+        else:
+            show_deliveries(subscriber, envelope, output_format, count)
+
+
+def show_elements(subscriber: Subscriber, output_format: Format, count: int | None) -> None:
+    """Print the elements of the stream, ``count`` at most."""
     left = count
-    show = terminal.json_lines if output_format is Format.JSON else terminal.lines
-    with terminal.until_closed(), Subscriber(
-        server, merge, name=name, wait_for_merge=not no_wait, give_up_after_s=give_up_after, on_gap=tell,
-        security=security, resume=resume, if_too_old=if_too_old.value,
-    ) as subscriber:
-        if envelope is not EnvelopeName.ELEMENTS:
-            write = as_json if output_format is Format.JSON else as_columns
-            for delivery in delivered(subscriber, envelope):
-                said = list(lines_of(delivery))[:left]
-                show(write(said))
-                terminal.flush()
-                left = None if left is None else left - len(said)
-                if left == 0:
-                    return
+    for batch in subscriber.batches():
+        rows = list(batch.rows())[:left]
+        texts = [format_row(row) if output_format is Format.JSON else str(element_of(row)) for row in rows]
+        _show("\n".join(texts) + "\n", output_format)
+        left = None if left is None else left - len(rows)
+        if left == 0:
             return
-        for batch in subscriber.batches():
-            rows = list(batch.rows())[:left]
-            lines = [format_row(row) if output_format is Format.JSON else str(element_of(row)) for row in rows]
-            show("\n".join(lines) + "\n")
-            terminal.flush()
-            if left is not None:
-                left -= len(rows)
-                if left == 0:
-                    return
+
+
+def show_deliveries(subscriber: Subscriber, envelope: EnvelopeName, output_format: Format, count: int | None) -> None:
+    """Print the lines of an envelope, ``count`` at most."""
+    left = count
+    write = as_json if output_format is Format.JSON else as_columns
+    for delivery in delivered(subscriber, envelope):
+        lines = list(lines_of(delivery))[:left]
+        _show(write(lines), output_format)
+        left = None if left is None else left - len(lines)
+        if left == 0:
+            return
+
+
+def _show(text: str, output_format: Format) -> None:
+    show = terminal.json_lines if output_format is Format.JSON else terminal.lines
+    show(text)
+    terminal.flush()

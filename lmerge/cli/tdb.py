@@ -1,7 +1,7 @@
-"""``lmerge tdb``: the temporal database that a stream reconstitutes to (DESIGN 9).
+"""``lmerge tdb``: print the temporal database that a stream reconstitutes to (docs/session-format.md).
 
-One JSON line an event, in order of (vs, payload, ve), so that equivalent streams print the same bytes. Memory is that
-of the live events: events that are fully frozen go to sorted runs in temporary files, merged at the end.
+One JSON line an event, in order of (vs, payload, ve), so that equivalent streams print the same bytes. Only live events
+are in memory. Fully frozen events go to sorted runs in temporary files, which are merged at the end.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import IO, Annotated, Final
 
 import typer
 
-from lmerge.cli import terminal
+from lmerge import terminal
 from lmerge.cli.lines import opened, read_lines
 from lmerge.core.elements import Event
 from lmerge.core.session import ElementLine, format_event
@@ -28,15 +28,15 @@ RUN_FILES_MAX: Final = 64  # open files; then the runs are merged into one
 def tdb(
     stream: Annotated[str, typer.Argument(metavar="FILE", help="Stream or session, JSON lines; - for standard input.")],
     input_name: Annotated[
-        str | None, typer.Option("--input", metavar="NAME", help="Which input, if FILE is a session of several.")
+        str | None, typer.Option("--input", metavar="NAME", help="The input to read, if FILE is a session of several.")
     ] = None,
 ) -> None:
     """Print the TDB of a stream: one event a line, ordered by vs, payload, ve.
 
     Example: lmerge replay session.jsonl | lmerge tdb -
 
-    Two streams that mean the same print the same. Exit code 2: a malformed line, or an element that the stream may not
-    say there; its line is named.
+    Equivalent streams print the same. Exit code 2: a malformed line, or an element that is not legal there; the error
+    gives its line.
     """
     terminal.utf8()
     with opened(stream, "stream") as source, ExitStack() as files, terminal.until_closed():
@@ -53,7 +53,7 @@ def tdb(
 
 
 def elements_of(source: Iterable[bytes], input_name: str | None) -> Iterator[tuple[int, ElementLine]]:
-    """The element lines of a stream, or of one input of a session. Raises MalformedLine if it is not clear which."""
+    """Yield the element lines of a stream or of one input of a session. Raises MalformedLine if that is ambiguous."""
     only: str | None = input_name
     plain = False
     for line, item in read_lines(source):
@@ -74,7 +74,7 @@ def elements_of(source: Iterable[bytes], input_name: str | None) -> Iterator[tup
 
 
 class Runs:
-    """An external sort of events."""
+    """Sorts events in temporary files."""
 
     def __init__(self, files: ExitStack) -> None:
         self._files = files
@@ -82,7 +82,7 @@ class Runs:
         self._pending: list[Event] = []
 
     def add(self, events: list[Event]) -> None:
-        """Take fully frozen events."""
+        """Add fully frozen events."""
         self._pending += events
         if len(self._pending) >= RUN_EVENTS_MAX:
             self._write(iter(sorted(self._pending)))
@@ -94,7 +94,7 @@ class Runs:
                     run.close()
 
     def merged(self, rest: list[Event]) -> Iterator[Event]:
-        """Everything, with ``rest``, in order."""
+        """Return all events and ``rest``, in order."""
         return heapq.merge(*(_read(run) for run in self._runs), sorted(self._pending + rest))
 
     def _write(self, events: Iterator[Event]) -> None:
@@ -108,5 +108,5 @@ class Runs:
 def _read(run: IO[bytes]) -> Iterator[Event]:
     run.seek(0)
     while header := run.readline():
-        vs, ve, length = (int(word) for word in header.split())
+        vs, ve, length = (int(number) for number in header.split())
         yield Event(vs, run.read(length), ve)

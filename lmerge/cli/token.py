@@ -1,4 +1,4 @@
-"""``lmerge token``: who may do what on a server: the access file that ``lmerge serve --tokens`` reads."""
+"""``lmerge token``: edit the access file of a server (``lmerge serve --tokens``), which states who may do what."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from enum import Enum
 from pathlib import Path
 from typing import Annotated, Final, TextIO
 
 import typer
 
-from lmerge.cli import terminal
+from lmerge import terminal
 from lmerge.errors import LmergeError, UsageError
+from lmerge.service.choices import AccessRole
 
 app = typer.Typer(no_args_is_help=True, help="Make, show and revoke the tokens of a server.")
 
@@ -24,39 +24,30 @@ AccessPath = Annotated[
 _UNITS: Final = {"m": 60, "h": 3600, "d": 86_400}
 
 
-class Role(str, Enum):
-    """What a token allows."""
-
-    PUBLISH = "publish"
-    SUBSCRIBE = "subscribe"
-    STATUS = "status"
-    ADMIN = "admin"
-
-
 @app.command("make")
 def make_token(
-    name: Annotated[str, typer.Argument(help="Whose token it is; also the replica that it may publish as.")],
+    name: Annotated[str, typer.Argument(help="The owner of the token, and the replica that it may publish as.")],
     file: AccessPath,
-    role: Annotated[list[Role], typer.Option(help="What it allows; repeatable.")],
-    merge: Annotated[list[str], typer.Option(help="In which merges: names or patterns such as 'eu-*'; repeatable.")],
+    role: Annotated[list[AccessRole], typer.Option(help="What the token allows; repeatable.")],
+    merge: Annotated[list[str], typer.Option(help="Its merges: names or patterns such as 'eu-*'; repeatable.")],
     replica: Annotated[
-        list[str] | None, typer.Option(help="As which replicas, if not as NAME: names or patterns; repeatable.")
+        list[str] | None, typer.Option(help="Its replicas, if not NAME: names or patterns; repeatable.")
     ] = None,
     expires: Annotated[
-        str | None, typer.Option(metavar="WHEN", help="After 90m, 12h, 30d, or at 2027-01-01T00:00:00Z; else never.")
+        str | None, typer.Option(metavar="WHEN", help="In 90m, 12h, 30d, or at 2027-01-01T00:00:00Z; default: never.")
     ] = None,
     certificate: Annotated[
-        str | None, typer.Option(help="No token: holders of certificates with this uri:, dns: or cn: name.")
+        str | None, typer.Option(help="Instead of a token: the uri:, dns: or cn: name of a certificate.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Write the token to this file, for its owner only, instead of the terminal.")
+        Path | None, typer.Option(help="Write the token to this file, readable by its owner only, not to the terminal.")
     ] = None,
 ) -> None:
-    """Make a token. It is shown once, and only here: the file keeps a digest.
+    """Make a token. It is shown once, and only here: the file stores a digest.
 
     Example: lmerge token make a --file access.json --role publish --merge flights --expires 30d --out a.token
     """
-    from lmerge.service import tokens
+    from lmerge.service.security import tokens
 
     if certificate is not None and out is not None:
         raise UsageError("there is no token to write for a certificate: leave --out away")
@@ -71,10 +62,10 @@ def make_token(
                 terminal.line(token)
                 terminal.flush()
         except (OSError, LmergeError):
-            tokens.revoke(file, token.split("_")[1])  # nobody has it
+            tokens.revoke(file, token.split("_")[1])  # the token was not delivered, so it must not be valid
             raise
     if certificate is not None:
-        terminal.error(f"{certificate} is now known as {name}")
+        terminal.error(f"the certificate {certificate} now has the rights of {name}")
 
 
 @app.command("list")
@@ -83,7 +74,7 @@ def list_tokens(file: AccessPath) -> None:
     from rich.table import Table
 
     from lmerge import clock
-    from lmerge.service.access_file import read_entries, show_expiry
+    from lmerge.service.security.access_file import read_entries, show_expiry
 
     table = Table()
     for title in ("name", "id or certificate", "roles", "merges", "replicas", "expires", "state"):
@@ -92,8 +83,11 @@ def list_tokens(file: AccessPath) -> None:
         rights = entry.rights
         is_over = entry.expires_us is not None and entry.expires_us <= clock.wall_us()
         table.add_row(
-            entry.name, entry.id or entry.certificate, " ".join(sorted(rights.roles)), " ".join(rights.merges),
-            " ".join(rights.replicas) if "publish" in rights.roles else "",
+            entry.name,
+            entry.id or entry.certificate,
+            " ".join(sorted(rights.roles)),
+            " ".join(rights.merges),
+            " ".join(rights.replicas) if AccessRole.PUBLISH in rights.roles else "",
             "never" if entry.expires_us is None else show_expiry(entry.expires_us),
             "revoked" if not entry.enabled else "expired" if is_over else "valid",
         )
@@ -107,11 +101,11 @@ def inspect_token(
         Path | None, typer.Option(help="The file with the token; else LMERGE_TOKEN, else standard input.")
     ] = None,
 ) -> None:
-    """Say whose token this is, and whether it is valid now.
+    """Show the owner of a token and whether it is valid now.
 
     Example: lmerge token inspect --file access.json --token-file a.token
     """
-    from lmerge.service.access_file import AccessFile
+    from lmerge.service.security.access_file import AccessFile
 
     if token_file is not None:
         try:
@@ -123,7 +117,7 @@ def inspect_token(
     identity = AccessFile(file).by_token(text.strip())
     terminal.line(f"{identity.name} is valid")
     for rights in identity.rights:
-        as_replicas = f" as {' '.join(rights.replicas)}" if "publish" in rights.roles else ""
+        as_replicas = f" as {' '.join(rights.replicas)}" if AccessRole.PUBLISH in rights.roles else ""
         terminal.line(f"may {' '.join(sorted(rights.roles))} in {' '.join(rights.merges)}{as_replicas}")
 
 
@@ -135,7 +129,7 @@ def revoke_token(
 
     Example: lmerge token revoke 3f9a2c11 --file access.json
     """
-    from lmerge.service import tokens
+    from lmerge.service.security import tokens
 
     for name in tokens.revoke(file, which):
         terminal.error(f"{name} is revoked")
@@ -143,7 +137,10 @@ def revoke_token(
 
 @contextmanager
 def _new_private_file(path: Path) -> Iterator[TextIO]:
-    """Opened before the token is made, so that none is made and lost; gone again if none is made."""
+    """Yield a new file for a token, deleted again if the block fails.
+
+    It is opened before the token is made, so that no token is made and lost.
+    """
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError as problem:
@@ -157,9 +154,9 @@ def _new_private_file(path: Path) -> Iterator[TextIO]:
 
 
 def expiry_us(text: str) -> int:
-    """``30d`` from now, or a time, in microseconds since the epoch. Raises UsageError."""
+    """Return ``30d`` from now, or a time, in microseconds since the epoch. Raises UsageError."""
     from lmerge import clock
-    from lmerge.service.access_file import parse_expiry
+    from lmerge.service.security.access_file import parse_expiry
 
     match = re.fullmatch(r"([1-9]\d{0,5})([mhd])", text)
     if match is None:

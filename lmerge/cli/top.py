@@ -1,4 +1,4 @@
-"""``lmerge top``: a merge, live."""
+"""``lmerge top``: a live view of a merge."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import typer
 from rich.console import Console, RenderableType
 from rich.live import Live
 
-from lmerge.cli import terminal
-from lmerge.cli.arguments import DEFAULT_SERVER, Server
+from lmerge import terminal
+from lmerge.addresses import DEFAULT_SERVER
+from lmerge.cli.arguments import Server
 from lmerge.cli.connection import secured
 from lmerge.cli.status import merge_view, merges_table
 from lmerge.errors import UsageError
@@ -22,8 +23,8 @@ from lmerge.errors import UsageError
 def top(
     merge: Annotated[str | None, typer.Argument(help="Name of a merge; not needed if there is only one.")] = None,
     server: Server = DEFAULT_SERVER,
-    interval: Annotated[float, typer.Option(help="Seconds between two looks.", min=0.1, max=60.0)] = 1.0,
-    once: Annotated[bool, typer.Option("--once", help="Two looks, one interval apart, then end; for scripts.")] = False,
+    interval: Annotated[float, typer.Option(help="Seconds between two updates.", min=0.1, max=60.0)] = 1.0,
+    once: Annotated[bool, typer.Option("--once", help="Show one update after one interval; for scripts.")] = False,
     *,
     security: Any,
 ) -> None:
@@ -39,7 +40,7 @@ def top(
         if len(merges) != 1:
             if merges:
                 terminal.table(console, merges_table(server, merges))
-            raise UsageError(f"there are {len(merges)} merges at {server}: say which one")
+            raise UsageError(f"there are {len(merges)} merges at {server}: choose one with MERGE")
         merge = merges[0].merge
     before, before_s = describe_merge(server, merge, security=security), time.monotonic()
     if once:
@@ -58,7 +59,7 @@ def top(
 
 @contextmanager
 def _shown(console: Console) -> Iterator[Callable[[RenderableType], None]]:
-    """What shows a view: in the place of the one before on a terminal, below it in a pipe or a file."""
+    """Yield a function that shows a view: in place of the one before on a terminal, below it in a pipe or a file."""
     if not console.is_terminal:
         yield lambda view: terminal.table(console, view)
         return
@@ -67,7 +68,7 @@ def _shown(console: Console) -> Iterator[Callable[[RenderableType], None]]:
 
 
 def rates(before: Any, after: Any, elapsed_s: float) -> dict[str, float]:
-    """Elements/s between two looks: of every input by name, of the output by ""."""
+    """Return elements/s between two descriptions of a merge: of every input by name, of the output by ""."""
     earlier = {(item.replica, item.incarnation): _sum(item.received) for item in before.inputs}
     per_s = {
         item.replica: (_sum(item.received) - earlier.get((item.replica, item.incarnation), 0)) / elapsed_s

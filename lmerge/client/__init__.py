@@ -1,20 +1,23 @@
-"""The client library: publish a replica's stream, subscribe to a merged one, ask a server.
+"""The client library: publish a replica's stream, subscribe to a merged one, query a server.
 
 ``Publisher`` and ``Subscriber`` block; ``AsyncPublisher`` and ``AsyncSubscriber`` are for asyncio.
+
+Called by users, replicas, the connector and the commands. Imports the wire and the core, never the service.
 """
 
 from __future__ import annotations
 
 from lmerge.client.blocking import Publisher, Subscriber
+from lmerge.client.connection.security import Security
+from lmerge.client.connection.streams import Connector
 from lmerge.client.describe import describe_merge, describe_server, list_merges
-from lmerge.client.envelopes import Delete, Delivery, FinalEvent, Retract, RowKey, Upsert
-from lmerge.client.fastforward import FastForward, SkippedRange
-from lmerge.client.follower import SubscriptionGap
-from lmerge.client.publisher import AsyncPublisher
-from lmerge.client.security import Security
-from lmerge.client.streams import Connector
-from lmerge.client.subscriber import AsyncSubscriber, RowChange, SourceStatus
-from lmerge.client.view import AsyncView, View
+from lmerge.client.publish.arguments import Heartbeat, Origin, PublisherLimits
+from lmerge.client.publish.fast_forward import FastForward, SkippedRange
+from lmerge.client.publish.publisher import AsyncPublisher
+from lmerge.client.subscribe.envelopes import Delete, Delivery, FinalEvent, Retract, RowKey, Upsert
+from lmerge.client.subscribe.follower import SubscriptionGap
+from lmerge.client.subscribe.subscriber import AsyncSubscriber, RowChange, SourceStatus, SubscriberLimits
+from lmerge.client.views.view import AsyncView, View
 
 __all__ = [
     "AsyncPublisher",
@@ -25,7 +28,10 @@ __all__ = [
     "Delivery",
     "FastForward",
     "FinalEvent",
+    "Heartbeat",
+    "Origin",
     "Publisher",
+    "PublisherLimits",
     "Retract",
     "RowChange",
     "RowKey",
@@ -33,6 +39,7 @@ __all__ = [
     "SkippedRange",
     "SourceStatus",
     "Subscriber",
+    "SubscriberLimits",
     "SubscriptionGap",
     "Upsert",
     "View",

@@ -1,6 +1,6 @@
-"""What administrators ask a server to do: certify, detach, release, reset, cut over. Blocking.
+"""Administrative calls to a server: certify, detach, release, reset, cut over. Blocking.
 
-Each raises ServerGone, UnknownMerge (also for an input that is not there), PermissionDenied or UsageError.
+Each raises ServerGone, UnknownMerge (also for an unknown input), PermissionDenied or UsageError.
 """
 
 from __future__ import annotations
@@ -9,31 +9,37 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from lmerge import clock
+from lmerge.client.connection.faults import naming
+from lmerge.client.connection.security import Security
+from lmerge.client.connection.streams import parse_targets
 from lmerge.client.describe import TIMEOUT_S, stub_of
-from lmerge.client.faults import naming
-from lmerge.client.security import Security
-from lmerge.client.streams import parse_targets
 from lmerge.errors import LmergeError, UsageError
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.names import check_sendable
 from lmerge.wire.token import EPOCH_MAX
 
 
-def certify_merge(
-    target: str, merge: str, *, security: Security | None = None, timeout_s: float = TIMEOUT_S
-) -> Any:
-    """How far the inputs of a merge have been found equal, and where they differ, as the wire document lists it."""
+def certify_merge(target: str, merge: str, *, security: Security | None = None, timeout_s: float = TIMEOUT_S) -> Any:
+    """Return how far the inputs of a merge have been found equal, and where they differ (``CertifyMergeResponse``)."""
     check_sendable("merge", merge)
     with stub_of(target, security) as stub:
         return stub.CertifyMerge(pb.CertifyMergeRequest(merge=merge), timeout=timeout_s)
 
 
 def detach_input(
-    target: str, merge: str, replica: str, *, reason: str = "", quarantine: bool = False, forget: bool = False,
-    security: Security | None = None, timeout_s: float = TIMEOUT_S,
+    target: str,
+    merge: str,
+    replica: str,
+    *,
+    reason: str = "",
+    quarantine: bool = False,
+    forget: bool = False,
+    security: Security | None = None,
+    timeout_s: float = TIMEOUT_S,
 ) -> None:
-    """End an input; its publisher fails for good. ``quarantine``: refuse its name until it is released. ``forget``: let
-    the name begin again with any incarnation.
+    """End an input; its publisher fails for good.
+
+    ``quarantine``: refuse its name until it is released. ``forget``: let the name begin again with any incarnation.
     """
     for what, name in (("merge", merge), ("replica", replica), ("reason", reason)):
         check_sendable(what, name)
@@ -45,7 +51,7 @@ def detach_input(
 def release_input(
     target: str, merge: str, replica: str, *, security: Security | None = None, timeout_s: float = TIMEOUT_S
 ) -> str:
-    """Let a quarantined name attach again, or an input go on that is held or disputed; what it was, in words."""
+    """Let a quarantined name attach again, or release an input that is held or disputed. Returns what it was."""
     for what, name in (("merge", merge), ("replica", replica)):
         check_sendable(what, name)
     with stub_of(target, security) as stub:
@@ -54,13 +60,18 @@ def release_input(
 
 
 def reset_merge(
-    targets: str | Iterable[str], merge: str, *, epoch: int = 0, reason: str = "", security: Security | None = None,
+    targets: str | Iterable[str],
+    merge: str,
+    *,
+    epoch: int = 0,
+    reason: str = "",
+    security: Security | None = None,
     timeout_s: float = TIMEOUT_S,
 ) -> int:
-    """Begin a new epoch of a merge, empty, on all of its servers; the number of the epoch, the same on all of them.
+    """Begin a new epoch of a merge, empty, on all of its servers. Returns the epoch's number, the same on all of them.
 
-    ``epoch`` 0: this machine's clock, in seconds. Raises what the first server that fails answers with, after all were
-    asked.
+    ``epoch`` 0: this machine's clock, in seconds. All servers are called; then the error of the first one that failed
+    is raised.
     """
     servers = parse_targets(targets)
     for what, name in (("merge", merge), ("reason", reason)):
@@ -81,16 +92,22 @@ def reset_merge(
 
 
 def cutover(
-    target: str, merge: str, leaves: str, to: str, *, intervals: int = 0, security: Security | None = None,
+    target: str,
+    merge: str,
+    leaves: str,
+    to: str,
+    *,
+    intervals: int = 0,
+    security: Security | None = None,
     timeout_s: float = 0.0,
 ) -> Iterator[pb.CutoverProgress]:
-    """Replace the replica ``leaves`` by ``to``; its steps as they come. The last one is ``done`` or ``rolled-back``.
+    """Replace the replica ``leaves`` by ``to``. Yields the steps as they come; the last is ``done`` or ``rolled-back``.
 
-    ``intervals``: equal ones in a row that certify ``to``; 0, as for ``timeout_s``: the server's default.
+    ``intervals``: equal intervals in a row that certify ``to``; 0, as for ``timeout_s``: the server's default.
     """
     for what, name in (("merge", merge), ("replica", leaves), ("replica", to)):
         check_sendable(what, name)
     request = pb.CutoverRequest(merge=merge, to=to, intervals=intervals, timeout_seconds=timeout_s)
-    setattr(request, "from", leaves)  # a word of Python
+    setattr(request, "from", leaves)  # ``from`` is a keyword of Python
     with stub_of(target, security) as stub:
         yield from stub.Cutover(request)

@@ -2,24 +2,23 @@
 
 The blocking publisher puts elements into the outbox from the caller's thread, so an element costs no thread switch; the
 loop is only woken. A process that forks must open its publishers and subscribers after the fork; those from before it
-say so. At the end of the process whatever was not closed is dropped, as if the process had been killed.
+raise UsageError. At the end of the process whatever was not closed is dropped, as if the process had been killed.
 """
 
 from __future__ import annotations
 
-import asyncio
-import atexit
-import os
 import threading
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
-from lmerge.client.enveloped import Envelopes
-from lmerge.client.follower import SubscriptionGap
-from lmerge.client.outbox import Staged
-from lmerge.client.publisher import AsyncPublisher, batches_of
-from lmerge.client.subscriber import AsyncSubscriber, RowChange, SourceStatus
+from lmerge.client.connection.background import background_loop, check_loop, is_current, run_blocking
+from lmerge.client.publish.outbox import Staged
+from lmerge.client.publish.publisher import AsyncPublisher, batches_of
+from lmerge.client.subscribe.envelope_methods import Envelopes
+from lmerge.client.subscribe.follower import SubscriptionGap
+from lmerge.client.subscribe.subscriber import AsyncSubscriber, RowChange, SourceStatus, SubscriberLimits
 from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import ADJUST, INF, INSERT, STABLE, Element
 from lmerge.core.tdb import Tdb
@@ -27,83 +26,17 @@ from lmerge.errors import UsageError
 
 T = TypeVar("T")
 
-# Batches that wait for a slow reader in its own process; then the server's queue fills, and in the end cuts it off.
+# Batches that wait for a slow reader in its own process. Beyond, the server's queue fills, and at last cuts it off.
 READ_AHEAD_BATCHES: Final = 64
-
-_lock = threading.Lock()
-_loop: asyncio.AbstractEventLoop | None = None
-_thread: threading.Thread | None = None
-
-# What the end of a process waits for the background thread: it only has to cancel.
-EXIT_S: Final = 2.0
-
-
-def background_loop() -> asyncio.AbstractEventLoop:
-    """The event loop of this process's background thread."""
-    global _loop, _thread
-    with _lock:
-        if _loop is None:
-            _loop = asyncio.new_event_loop()
-            _thread = threading.Thread(target=_run, args=(_loop,), name="lmerge client", daemon=True)
-            _thread.start()
-        return _loop
-
-
-def _run(loop: asyncio.AbstractEventLoop) -> None:
-    """The background thread: until ``_stop``; then nothing is left that could complain."""
-    asyncio.set_event_loop(loop)
-    loop.run_forever()
-    tasks = asyncio.all_tasks(loop)
-    for task in tasks:
-        task.cancel()
-    loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-    loop.run_until_complete(loop.shutdown_asyncgens())
-
-
-def _stop() -> None:
-    """At exit: end the background thread while the interpreter can still do so."""
-    if _loop is not None and _thread is not None and _thread.is_alive():
-        _loop.call_soon_threadsafe(_loop.stop)
-        _thread.join(EXIT_S)
-
-
-def _forget() -> None:
-    """After a fork: the thread is the parent's."""
-    global _loop, _thread, _lock
-    _loop = _thread = None
-    _lock = threading.Lock()
-
-
-atexit.register(_stop)
-os.register_at_fork(after_in_child=_forget)
-
-
-def run_blocking(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
-    """The coroutine's result, from a thread without a loop. Ctrl-C cancels it. Raises UsageError after a fork."""
-    future = None
-    try:
-        _check_loop(loop)
-        future = asyncio.run_coroutine_threadsafe(coroutine, loop)
-        return future.result()
-    except BaseException:
-        if future is None:
-            coroutine.close()
-        else:
-            future.cancel()
-        raise
-
-
-def _check_loop(loop: asyncio.AbstractEventLoop) -> None:
-    if loop is not _loop:
-        raise UsageError("this publisher or subscriber was opened before this process forked: open another")
+_LIMITS: Final = SubscriberLimits()
 
 
 class Publisher:
     """Publishes one physical stream; see ``AsyncPublisher`` for the arguments and the errors.
 
-        with lmerge.Publisher("localhost:7171", "flights", "a", properties=["key"]) as publisher:
-            publisher.insert(b"UA 1545", vs=1, ve=9)
-            publisher.stable(2)
+    with lmerge.Publisher("localhost:7171", "flights", "a", properties=["key"]) as publisher:
+        publisher.insert(b"UA 1545", vs=1, ve=9)
+        publisher.stable(2)
     """
 
     def __init__(self, targets: str | Iterable[str], merge: str, replica: str, **options: Any) -> None:
@@ -124,21 +57,21 @@ class Publisher:
         return self
 
     def insert(self, payload: Any, vs: int, ve: int = INF) -> None:
-        """Say insert(payload, vs, ve). ``payload``: bytes, text, or a row if there is a schema."""
+        """Publish an insert of the event [vs, ve). ``payload``: bytes, text, or a row if there is a schema."""
         self._put((INSERT, vs, ve, 0, self._async.encoder.encode(payload)))
 
     def adjust(self, payload: Any, vs: int, vold: int, ve: int) -> None:
-        """Say adjust(payload, vs, vold, ve); ``ve == vs`` removes the event."""
+        """Publish an adjust: the event [vs, vold) becomes [vs, ve). ``ve == vs`` removes it."""
         self._put((ADJUST, vs, ve, vold, self._async.encoder.encode(payload)))
 
     def stable(self, vc: int) -> None:
-        """Say stable(vc)."""
+        """Publish a stable element: no later element changes anything before ``vc``."""
         self._put((STABLE, vc, 0, 0, b""))
 
     def publish(
         self, batch: AnyBatch | Sequence[AnyBatch], staged: Staged | None = None, *, stable: int | None = None
     ) -> None:
-        """Say a whole batch, or several and a stable as one; see ``AsyncPublisher.publish``."""
+        """Publish a whole batch, or several and a stable as one; see ``AsyncPublisher.publish``."""
         self._ready()
         try:
             self._outbox.put_batches(batches_of(batch), stable, staged)
@@ -146,21 +79,21 @@ class Publisher:
             self._nudge()
 
     def publish_rows(self, rows: Any, *, vs: str, ve: str | None = None) -> None:
-        """Say one insert per row; see ``AsyncPublisher.publish_rows``."""
+        """Publish one insert per row; see ``AsyncPublisher.publish_rows``."""
         self.publish(self._async.encoder.inserts(rows, vs, ve))
 
     def skip(self, until: int) -> None:
-        """Say that events which end before ``until`` are left out from here on; see ``AsyncPublisher.skip``."""
+        """Leave out events that end before ``until`` from here on; see ``AsyncPublisher.skip``."""
         self._ready()
         self._async.skip_now(until)
         self._nudge()
 
     def flush(self) -> None:
-        """Wait until every server that is connected has merged everything said so far, and one has at least."""
+        """Wait until one server, and every connected server, has merged everything published so far."""
         run_blocking(self._async.flush(), self._loop)
 
     def close(self) -> None:
-        """Say everything, leave, and wait until it is merged."""
+        """Send everything, leave, and wait until it is merged."""
         run_blocking(self._async.close(), self._loop)
 
     def abort(self) -> None:
@@ -169,27 +102,32 @@ class Publisher:
 
     @property
     def algorithm(self) -> str:
+        """The algorithm of the merge, as a server has reported it: r0 to r4."""
         return self._async.algorithm
 
     @property
     def joined(self) -> bool:
+        """Whether the input has joined at a server: its stables count there."""
         return self._async.joined
 
     @property
     def role(self) -> str:
+        """The role of the input, as a server has reported it last."""
         return self._async.role
 
     @property
     def incarnation(self) -> int:
+        """The incarnation with which the input attaches."""
         return self._async.incarnation
 
     @property
     def reconnects(self) -> int:
+        """How often a connection was made again."""
         return self._async.reconnects
 
     @property
     def merge_stable_point(self) -> int:
-        """How far all servers that count have come, as last heard."""
+        """The stable point that all servers that count have acked."""
         return self._async.merge_stable_point
 
     def __enter__(self) -> Publisher:
@@ -209,11 +147,11 @@ class Publisher:
         self._nudge()
 
     def _ready(self) -> None:
-        if self._outbox.is_full or not self._async.is_open or self._loop is not _loop:
+        if self._outbox.is_full or not self._async.is_open or not is_current(self._loop):
             run_blocking(self._async.ready(), self._loop)
 
     def _nudge(self) -> None:
-        """Wake the loop, once for however many elements come before it looks."""
+        """Wake the loop, once for all elements that come before it runs."""
         if not self._nudged:
             self._nudged = True
             self._loop.call_soon_threadsafe(self._wake)
@@ -226,21 +164,25 @@ class Publisher:
 class Subscriber(Envelopes):
     """Reads the merged stream; see ``AsyncSubscriber`` for the arguments and the errors.
 
-        for element in lmerge.Subscriber("localhost:7171", "flights"):
-            print(element)
+    for element in lmerge.Subscriber("localhost:7171", "flights"):
+        print(element)
     """
 
     _async: AsyncSubscriber
 
-    def __init__(self, targets: str | Iterable[str], merge: str, **options: Any) -> None:
-        self._async = AsyncSubscriber(targets, merge, read_ahead_batches=READ_AHEAD_BATCHES, **options)
+    def __init__(
+        self, targets: str | Iterable[str], merge: str, *, limits: SubscriberLimits = _LIMITS, **options: Any
+    ) -> None:
+        if limits.read_ahead_batches is None:
+            limits = replace(limits, read_ahead_batches=READ_AHEAD_BATCHES)
+        self._async = AsyncSubscriber(targets, merge, limits=limits, **options)
         self._loop = background_loop()
         self._more = threading.Event()
         self._has_begun = False
         self._closed = False
 
     def batches(self) -> Iterator[AnyBatch]:
-        """The stream in batches, until it is complete or the subscriber is closed."""
+        """Iterate over the stream in batches, until it is complete or the subscriber is closed."""
         return self._read(at_once=True)
 
     def __iter__(self) -> Iterator[Element]:
@@ -250,7 +192,7 @@ class Subscriber(Envelopes):
                 yield element
 
     def rows(self) -> Iterator[RowChange]:
-        """The stream with payloads decoded by the declared schema."""
+        """Iterate over the stream with payloads decoded by the declared schema."""
         for batch in self._read(at_once=False):
             for seen, change in enumerate(self._async.decoded(batch), 1):
                 self._async.follower.reader.see(seen)
@@ -266,7 +208,7 @@ class Subscriber(Envelopes):
     @property
     def tdb(self) -> Tdb:
         """A copy of the live table as far as the stream was read."""
-        _check_loop(self._loop)
+        check_loop(self._loop)
         return self._async.follower.reader.copied()
 
     @property
@@ -276,21 +218,21 @@ class Subscriber(Envelopes):
 
     @property
     def epoch(self) -> int | None:
-        """Of the merge, once it is known; see ``AsyncSubscriber``."""
+        """The epoch of the merge, None until it is known; see ``AsyncSubscriber``."""
         return self._async.epoch
 
     @property
     def token(self) -> str:
-        """Where a reader that keeps its own live events can go on; see ``AsyncSubscriber``."""
+        """The token from which a reader that keeps its own live events can resume; see ``AsyncSubscriber``."""
         return self._async.token
 
     def checkpoint(self) -> bytes:
-        """Where any reader can go on; see ``AsyncSubscriber``."""
+        """Return the bytes from which any reader can resume; see ``AsyncSubscriber``."""
         return self._async.checkpoint()
 
     @property
     def sources(self) -> list[SourceStatus]:
-        """The servers, and what each is good for at this moment."""
+        """The servers and their present states."""
 
         async def ask() -> list[SourceStatus]:
             return self._async.sources
@@ -299,14 +241,17 @@ class Subscriber(Envelopes):
 
     @property
     def gaps(self) -> list[SubscriptionGap]:
+        """The gaps of the stream so far, in order."""
         return self._async.gaps
 
     @property
     def reconnects(self) -> int:
+        """How often a connection was made again."""
         return self._async.reconnects
 
     @property
     def resyncs(self) -> int:
+        """How often the reader subscribed again because it read too slowly."""
         return self._async.resyncs
 
     def __enter__(self) -> Subscriber:
@@ -336,7 +281,7 @@ class Subscriber(Envelopes):
                         return
                     self._more.wait()
                     continue
-                if len(waiting) == READ_AHEAD_BATCHES - 1:
+                if len(waiting) == subscriber.read_ahead_batches - 1:
                     self._loop.call_soon_threadsafe(subscriber.made_room)
                 yield batch
         finally:

@@ -1,5 +1,6 @@
-"""Questions to a server: its merges, one merge, itself. Blocking; each raises ServerGone, UnknownMerge, or
-Unauthenticated and PermissionDenied.
+"""Queries to a server: its merges, one merge, itself.
+
+Blocking; each raises ServerGone, UnknownMerge, or Unauthenticated and PermissionDenied.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from typing import Any, Final
 import grpc
 
 from lmerge.addresses import check_address
-from lmerge.client.faults import error_of
-from lmerge.client.security import Security
+from lmerge.client.connection.faults import error_of
+from lmerge.client.connection.security import Security
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.generated import lmerge_pb2_grpc as pb_grpc
 from lmerge.wire.names import check_sendable
@@ -24,15 +25,13 @@ TIMEOUT_S: Final = 10.0
 def list_merges(
     target: str, *, security: Security | None = None, timeout_s: float = TIMEOUT_S
 ) -> list[pb.MergeSummary]:
-    """The merges of a server, by name."""
+    """Return the merges of a server, by name."""
     with stub_of(target, security) as stub:
         return list(stub.ListMerges(pb.ListMergesRequest(), timeout=timeout_s).merges)
 
 
-def describe_merge(
-    target: str, merge: str, *, security: Security | None = None, timeout_s: float = TIMEOUT_S
-) -> Any:
-    """Everything about one merge, as the wire document lists it; ``stable_point`` is in its ``summary``."""
+def describe_merge(target: str, merge: str, *, security: Security | None = None, timeout_s: float = TIMEOUT_S) -> Any:
+    """Return everything about one merge (``DescribeMergeResponse``); ``stable_point`` is in its ``summary``."""
     check_sendable("merge", merge)
     with stub_of(target, security) as stub:
         return stub.DescribeMerge(pb.DescribeMergeRequest(merge=merge), timeout=timeout_s)
@@ -41,14 +40,14 @@ def describe_merge(
 def describe_server(
     target: str, *, security: Security | None = None, timeout_s: float = TIMEOUT_S
 ) -> pb.DescribeServerResponse:
-    """Version, engine and limits of a server."""
+    """Return version, engine and limits of a server."""
     with stub_of(target, security) as stub:
         return stub.DescribeServer(pb.DescribeServerRequest(), timeout=timeout_s)  # type: ignore[no-any-return]
 
 
 @contextmanager
 def stub_of(target: str, security: Security | None = None) -> Iterator[Any]:
-    """One connection for a question or a verb. Raises as the module says; UsageError if ``target`` is no address."""
+    """Open a connection for one call. Raises as the module describes; UsageError if ``target`` is no address."""
     check_address(target)
     with grpc.insecure_channel(target) if security is None else security.blocking_channel(target) as channel:
         try:

@@ -1,4 +1,4 @@
-"""Libraries that only some users need: an extra of the package each."""
+"""Libraries that only some users need: each is an extra of the package."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lmerge.errors import UsageError
 
 
 def extra(module: str, name: str, what: str) -> Any:
-    """The module, which the extra ``name`` installs. Raises UsageError: ``what`` needs it, and it is not there."""
+    """Import ``module``, which the extra ``name`` installs. Raises UsageError, which names ``what`` needs it."""
     try:
         return importlib.import_module(module)
     except ImportError as problem:

@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from lmerge.client.follower import SubscriptionGap
-from lmerge.client.publisher import AsyncPublisher
-from lmerge.client.streams import Connector, parse_targets
-from lmerge.client.subscriber import AsyncSubscriber
+from lmerge.client.connection.streams import Connector, parse_targets
+from lmerge.client.publish.arguments import Origin, PublisherLimits
+from lmerge.client.publish.publisher import AsyncPublisher
+from lmerge.client.subscribe.follower import SubscriptionGap
+from lmerge.client.subscribe.subscriber import AsyncSubscriber, SubscriberLimits
 from lmerge.core.elements import INF, NEG_INF
 from lmerge.wire.names import check_name, cut_name
 
@@ -22,12 +23,20 @@ from lmerge.wire.names import check_name, cut_name
 class Relay:
     """Reads ``merge`` at ``sources`` and publishes it as ``replica`` into ``to_merge`` at ``targets``.
 
-    ``options`` go to the publisher: its promises, such as ``properties=["key"]``, which nobody can derive from here.
+    ``options`` go to the publisher: its promises, such as ``properties=["key"]``, which the relay cannot derive.
+    ``give_up_after_s``: after so many seconds without any server, at either end, the relay fails; None: never.
     """
 
     def __init__(
-        self, sources: str | Iterable[str], merge: str, targets: str | Iterable[str], replica: str, *,
-        to_merge: str | None = None, give_up_after_s: float | None = None, security: Connector | None = None,
+        self,
+        sources: str | Iterable[str],
+        merge: str,
+        targets: str | Iterable[str],
+        replica: str,
+        *,
+        to_merge: str | None = None,
+        give_up_after_s: float | None = None,
+        security: Connector | None = None,
         **options: Any,
     ) -> None:
         self.replica = replica
@@ -35,15 +44,19 @@ class Relay:
         for what, name in (("merge", self.to_merge), ("replica", replica)):
             check_name(what, name)
         self.subscriber = AsyncSubscriber(
-            sources, merge, name=cut_name(f"relay {replica}"), give_up_after_s=give_up_after_s, on_gap=self._jump,
+            sources,
+            merge,
+            name=cut_name(f"relay {replica}"),
+            on_gap=self._jump,
+            limits=SubscriberLimits(give_up_after_s=give_up_after_s),
             security=security,
         )
         self.publisher: AsyncPublisher | None = None
         self._targets = parse_targets(targets)
-        self._options = {"give_up_after_s": give_up_after_s, "security": security, **options}
+        self._options = {"limits": PublisherLimits(give_up_after_s=give_up_after_s), "security": security, **options}
 
     async def run(self) -> None:
-        """Until the stream is complete and merged below. Raises what ended the subscriber or the publisher."""
+        """Run until the stream is complete and merged below. Raises what ended the subscriber or the publisher."""
         try:
             async for batch in self.subscriber.batches():
                 if self.publisher is None:
@@ -59,7 +72,11 @@ class Relay:
     def _attach(self) -> AsyncPublisher:
         since = self.subscriber.follower.since
         publisher = AsyncPublisher(
-            self._targets, self.to_merge, self.replica, join_at=since if since > NEG_INF else None, **self._options
+            self._targets,
+            self.to_merge,
+            self.replica,
+            origin=Origin(join_at=since if since > NEG_INF else None),
+            **self._options,
         )
         publisher.start()
         return publisher

@@ -1,21 +1,20 @@
-"""Other ways to give the same TDB (III.A, Example 3): adapters to and from elements.
+"""Adapters between elements and other representations of the same TDB (III.A, Example 3).
 
 * open(p, Vs) and close(p, Ve): an event begins; it ends, or its end is revised. One event of a payload at a time. A
   later close revises an earlier one, so the order of the closes of one event matters.
 * I-stream and D-stream (STREAM, Oracle CEP): (p, t) enters, (p, t) leaves the relation.
 * positive and negative tuples (Nile): the same, with a sign.
 
-The last two are a *bag*: a payload may be there several times, and nothing is revised, so the table depends on the
-tuples that came and not on their order. The table of a bag, payload by payload: go through the times in ascending
-order; at each time the positive tuples begin an event each, then each negative tuple ends the oldest open event. The
-relation at every instant is the same whichever event ends; the oldest is the choice that keeps ends in the order of
-starts. It follows:
+The last two describe a *bag*: a payload may occur several times, and no tuple is revised. So the table depends on the
+tuples and not on their order. The table of a bag is defined for each payload, over the times in ascending order: at
+each time every positive tuple begins an event, then every negative tuple ends the oldest open event. The relation at
+every instant does not depend on which event ends. To end the oldest keeps ends in the order of starts. It follows:
 
 * A tuple that enters and leaves at one instant is no event: its lifetime is empty.
-* A negative tuple that finds no open event is *unmatched*: it stands for no event until the positive tuple that it
-  belongs to has come. A stable(t) beyond its time is the proof that none will: an error, the same in every order.
-* Elements follow the table as tuples come. A tuple that comes out of order can move several ends, all of them at or
-  after its own time, so no stable of the stream is broken.
+* A negative tuple without an open event is *unmatched*: it has no effect until its positive tuple has come. After a
+  stable(t) beyond its time, the positive tuple cannot come any more. This is an error, the same in every order.
+* Each tuple yields the elements that change the table accordingly. A tuple out of order can move several ends. They
+  are all at or after its own time, so no stable of the stream is broken.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ from lmerge.errors import UsageError
 
 
 class Open(NamedTuple):
-    """An event with payload ``payload`` starts at ``vs``; its end is not known."""
+    """The start of an event with payload ``payload`` at ``vs``; its end is not known."""
 
     payload: bytes
     vs: int
 
 
 class Close(NamedTuple):
-    """The event with payload ``payload`` ends at ``ve``; a later close of the same event revises that."""
+    """The end of the event with payload ``payload`` at ``ve``; a later close of the same event revises it."""
 
     payload: bytes
     ve: int
@@ -54,9 +53,10 @@ class Signed(NamedTuple):
 
 
 def from_open_close(stream: Iterable[Open | Close | Stable]) -> Iterator[Element]:
-    """Elements of an open/close stream. Raises UsageError for a close without an open, or a second open event.
+    """Yield the elements of an open/close stream.
 
-    A payload may be opened again once its event was closed at or before the new start.
+    A payload may be opened again once its event was closed at or before the new start. Raises UsageError for a close
+    without an open, or a second open event.
     """
     current: dict[bytes, tuple[int, int]] = {}  # payload -> (Vs, Ve) of its last event
     for item in stream:
@@ -83,7 +83,7 @@ def from_open_close(stream: Iterable[Open | Close | Stable]) -> Iterator[Element
 
 
 def to_open_close(events: Iterable[Event]) -> list[Open | Close]:
-    """An open/close stream of a TDB, in order of time; of equal times, closes first."""
+    """Return an open/close stream of a TDB, in order of time; of equal times, closes first."""
     items: list[tuple[int, int, bytes, Open | Close]] = []
     for vs, payload, ve in events:
         items.append((vs, 1, payload, Open(payload, vs)))
@@ -94,14 +94,14 @@ def to_open_close(events: Iterable[Event]) -> list[Open | Close]:
 
 
 def from_signed(stream: Iterable[Signed | Stable]) -> Iterator[Element]:
-    """Elements of an I-/D-stream, or of positive and negative tuples, in any order between two stables.
+    """Yield the elements of an I-/D-stream, or of positive and negative tuples, in any order between two stables.
 
     O(log n) for a tuple in order of time, O(n) for one that is not; n: the live tuples of its payload. Raises
-    UsageError for a tuple below the stream's own stable point, and at a stable for a negative tuple that is left
-    unmatched below it.
+    UsageError for a tuple below the stream's own stable point. Raises UsageError at a stable if a negative tuple below
+    it is unmatched.
     """
     bags: dict[bytes, _Bag] = {}
-    leaving: list[tuple[int, bytes]] = []  # a heap of the negative tuples that no stable has passed
+    leaving: list[tuple[int, bytes]] = []  # a heap: negative tuples that no stable has passed
     stable_point = NEG_INF
     for item in stream:
         if isinstance(item, Stable):
@@ -136,16 +136,16 @@ class _Bag:
         self.unmatched: list[int] = []
 
     def enter(self, t: int) -> Iterator[Element]:
-        """A positive tuple."""
+        """Add a positive tuple. Returns the changes of the table."""
         if not self.unmatched and bisect_right(self.starts, t) >= len(self.ends):
-            insort(self.starts, t)  # all before it have their ends, and keep them
+            insort(self.starts, t)  # all events before it have their ends and keep them
             return _changes(self.payload, t, [], [INF])
         before = self._events()
         insort(self.starts, t)
         return self._rematch(before)
 
     def leave(self, t: int) -> Iterator[Element]:
-        """A negative tuple."""
+        """Add a negative tuple. Returns the changes of the table."""
         oldest = len(self.ends)
         is_last = not self.unmatched and (not self.ends or self.ends[-1] <= t)
         if is_last and oldest < len(self.starts) and self.starts[oldest] <= t:
@@ -156,21 +156,24 @@ class _Bag:
         return self._rematch(before)
 
     def freeze(self, vc: int) -> bool:
-        """Forget what ended before ``vc``. True: nothing is left. Raises UsageError if a tuple stays unmatched."""
+        """Drop events that ended before ``vc``. Returns True if the bag is empty.
+
+        Raises UsageError if a tuple below ``vc`` is unmatched.
+        """
         if self.unmatched and self.unmatched[0] < vc:
             left = _shown(Signed(-1, self.payload, self.unmatched[0]))
-            raise UsageError(f"{left}: nothing to take out, and its stream is stable at {show_time(vc)}")
+            raise UsageError(f"{left}: no open event to end, and its stream is stable at {show_time(vc)}")
         done = bisect_left(self.ends, vc)
         del self.starts[:done], self.ends[:done]
         return not (self.starts or self.unmatched)
 
     def _events(self) -> list[tuple[int, int]]:
-        """(start, end) of every event, ascending."""
+        """Return (start, end) of every event, ascending."""
         ends = self.ends + [INF] * (len(self.starts) - len(self.ends))
         return list(zip(self.starts, ends))
 
     def _rematch(self, before: list[tuple[int, int]]) -> Iterator[Element]:
-        """Match all tuples anew and give what has changed, start by start."""
+        """Match all tuples again, and yield the changes, start by start."""
         leaving = sorted(self.ends + self.unmatched)
         self.ends, self.unmatched = [], []
         for t in leaving:
@@ -184,7 +187,7 @@ class _Bag:
 
 
 def _changes(payload: bytes, vs: int, before: list[int], after: list[int]) -> Iterator[Element]:
-    """Elements that turn the events at ``vs`` with the ends ``before`` into those with the ends ``after``."""
+    """Yield the elements that turn the events at ``vs`` with the ends ``before`` into those with the ends ``after``."""
     had, has = Counter(ve for ve in before if ve > vs), Counter(ve for ve in after if ve > vs)
     surplus, missing = sorted((had - has).elements()), sorted((has - had).elements())
     both = min(len(surplus), len(missing))
@@ -197,12 +200,12 @@ def _changes(payload: bytes, vs: int, before: list[int], after: list[int]) -> It
 
 
 def _shown(item: Signed) -> str:
-    word = "positive" if item.sign > 0 else "negative"
-    return f"{word} tuple ({show_payload(item.payload)}, {show_time(item.t)})"
+    sign_name = "positive" if item.sign > 0 else "negative"
+    return f"{sign_name} tuple ({show_payload(item.payload)}, {show_time(item.t)})"
 
 
 def to_signed(events: Iterable[Event]) -> list[Signed]:
-    """The I-/D-stream of a TDB, in order of time; of equal times, what leaves comes first."""
+    """Return the I-/D-stream of a TDB, in order of time; of equal times, negative tuples first."""
     items = []
     for vs, payload, ve in events:
         items.append((vs, 1, payload))

@@ -1,9 +1,8 @@
-"""What the algorithms R0-R4 share: checking an input's promises, and when a stable point moves the output.
+"""The part that algorithms R0-R4 share: they check an input's promises, and move the output's stable point.
 
-This is the part of the paper's listings that is the same in all of them: ``if t > MaxStable``, with what
-the laws add: a joining input's stable waits (law 1, V.B), closing wants agreement (law 5), the policy may hold
-the output back by a lag (V.A). What must happen to the output before it may say stable(t) is each algorithm's
-own ``freeze``.
+This is the common part of the paper's listings: ``if t > MaxStable``. The laws (docs/laws.md) add to it: the stable
+of a joining input waits (law 1, V.B), closing requires agreement (law 5), and the policy may keep the output behind by
+a lag (V.A). Each algorithm's own ``freeze`` prepares the output before the merge emits stable(t).
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ State = dict[str, Any]
 
 
 class Algorithm:
-    """One running algorithm. ``inputs`` is the merge's own table, in order of attachment; it is not copied."""
+    """One running algorithm. ``inputs`` is the merge's own table, in order of attachment. It is not copied."""
 
     case: ClassVar[Case]
     name: ClassVar[str]
@@ -35,11 +34,11 @@ class Algorithm:
         self.closing = closing
         self.max_stable = NEG_INF  # the paper's MaxStable: everything below is decided
         self.announced = NEG_INF  # the last stable in the output; below max_stable only under final-only
-        self.right_from = NEG_INF  # the largest join_at of an input that was let in before: right for Ve >= this
+        self.right_from = NEG_INF  # the largest join_at of an input admitted before it: right for Ve >= this
         self.newly_joined: list[str] = []
         self.broken: list[InputViolation] = []  # promises found broken while another input's elements were merged
 
-    # What a subclass does.
+    # Methods that a subclass implements.
 
     def apply(self, inp: Input, batch: AnyBatch, start: int, out: BatchBuilder) -> None:
         """Merge the elements of ``batch`` from index ``start`` on.
@@ -52,39 +51,39 @@ class Algorithm:
         """Make the output ready for stable(t), which ``inp`` has reached."""
 
     def widen(self, slots: int) -> None:
-        """Inputs have ``slots`` places in a snapshot from now on."""
+        """Give inputs ``slots`` places in a snapshot from now on."""
 
     def free_slot(self) -> int:
-        """The first column that no input has, and that has no entries of one that has left."""
+        """Return the first column that no input uses and that has no entries of an input that has left."""
         used = {inp.slot for inp in self.inputs.values()}
         return next(slot for slot in range(len(used) + 1) if slot not in used)
 
     def demand(self, out: BatchBuilder) -> None:
-        """What inputs must keep has changed: one has attached, or is not held to a promise any more."""
+        """Adapt to new demands on the inputs: an input has attached, or a promise is not demanded any more."""
 
     def forget(self, slot: int) -> None:
-        """The input in column ``slot`` has left: none of its entries counts any more (law 3)."""
+        """Drop the input in column ``slot``, which has left: its entries do not count any more (law 3)."""
 
     def tidy(self, elements: int) -> None:
-        """A batch of so many elements has been merged: go on with work that was put off."""
+        """Continue deferred work after a batch of ``elements`` elements has been merged."""
 
     def reconsider(self, out: BatchBuilder) -> None:
-        """An input has joined or left: show what the policy shows by the number of inputs (V.A)."""
+        """Show events whose showing depends on the number of inputs (V.A): an input has joined or left."""
 
     def shown(self) -> Iterable[Event] | None:
-        """Output events that are not fully frozen, in any order; None if this algorithm keeps no events."""
+        """Return the output events that are not fully frozen, in any order; None if the algorithm keeps no events."""
         return None
 
     def supporters(self, vs: int, ve: int, payload: bytes) -> int:
-        """How many inputs have this event now; 0 where they have no entries of their own."""
+        """Return how many inputs have this event now; 0 where inputs have no entries of their own."""
         return 0
 
     def node_count(self) -> int:
-        """Size of the index: (Vs, payload) pairs."""
+        """Return the size of the index: the number of (Vs, payload) pairs."""
         return 0
 
     def payload_bytes(self) -> int:
-        """Bytes of the payloads in it."""
+        """Return the bytes of the payloads in the index."""
         return 0
 
     def check(self) -> None:
@@ -98,29 +97,29 @@ class Algorithm:
                 assert inp.join_at > self.max_stable, "an input should have joined"
 
     def state(self) -> State:
-        """Everything that ``load`` needs, as plain data."""
+        """Return everything that ``load`` needs, as plain data."""
         later = {"right_from": self.right_from} if self.right_from > self.max_stable else {}
         return {"max_stable": self.max_stable, "announced": self.announced, **later}
 
     def load(self, state: State) -> None:
-        """The reverse of ``state``; the inputs are there already."""
+        """Load what ``state`` returned. The inputs are in the table already."""
         self.max_stable = state["max_stable"]
         self.announced = state["announced"]
         self.right_from = state.get("right_from", NEG_INF)
         if not isinstance(self.right_from, int):
             raise ValueError(f"right_from is {self.right_from!r}")
 
-    # When the output's stable point moves.
+    # The output's stable point.
 
     def advance(self, inp: Input, out: BatchBuilder) -> None:
-        """``inp`` has a new stable point, or has just begun to count."""
+        """Let the output follow ``inp``, which has a new stable point or has just begun to count."""
         if self.policy.lead_max is None:
             self._move_to(inp, out)
         else:
             self.follow_unheld(out)
 
     def follow_unheld(self, out: BatchBuilder) -> None:
-        """With a bound of the lead: follow whoever may lead now. What one input does can release another's stable."""
+        """With a bound of the lead: follow the inputs that are not held. One input can release another's stable."""
         before = None
         while before != self.max_stable:
             before = self.max_stable
@@ -132,9 +131,9 @@ class Algorithm:
                     break
 
     def _move_to(self, inp: Input, out: BatchBuilder) -> None:
-        """Bring the output's stable point to that of ``inp`` if it counts, and is ahead."""
+        """Move the output's stable point to that of ``inp`` if the input counts and is ahead."""
         if not inp.counts:
-            return  # law 1, or its stable is held
+            return  # law 1: it is joining; or its stable is held
         t = self.policy.held_back(inp.stable)
         if t <= self.max_stable or (t == INF and not self.may_close()):
             return
@@ -144,18 +143,21 @@ class Algorithm:
         self._admit_joining(out)
 
     def announce(self, t: int, out: BatchBuilder) -> None:
-        """Say stable(t) if it is news."""
+        """Emit stable(t) if it is larger than the last one."""
         if t > self.announced:
             self.announced = t
             out.stable(t)
 
     def may_close(self) -> bool:
-        """Law 5: whether enough inputs have said stable(+inf)."""
+        """Return whether enough inputs have delivered stable(+inf) (law 5)."""
         counting = [inp for inp in self.inputs.values() if inp.counts]
         return self.closing.agreed(sum(inp.stable == INF for inp in counting), len(counting))
 
     def after_detach(self, out: BatchBuilder) -> None:
-        """The inputs that remain may agree now, on an event or on closing, or lead less than they did."""
+        """Let the output follow the inputs that remain.
+
+        They may agree now on an event or on closing, or an input may lead by less than before.
+        """
         self._recount(out)
         if self.policy.lead_max is not None:
             self.follow_unheld(out)
@@ -165,23 +167,23 @@ class Algorithm:
                 self.advance(inp, out)
 
     def _recount(self, out: BatchBuilder) -> None:
-        """An input has joined or left, so others may count than before: show what the policy shows by their number."""
+        """Determine again which inputs count, and show what the policy shows for their number."""
         mark_held(self.inputs.values(), self.max_stable, self.policy)
         self.reconsider(out)
 
     def latest_lacked(self, inp: Input) -> int:
-        """The latest end that an event may have which is half frozen, and which ``inp`` lacks or says to be over.
+        """Return the latest end of a half-frozen event that ``inp`` lacks or has with an end below MaxStable.
 
-        Any, where the merge is right: ``inp`` missed the event (V.C), or contradicts the others. Before that such
-        events are to be expected: those that moved the stable point did not know of their end. ``inp`` knows what ends
-        at its own join_at or later.
+        Where the merge is right, any end is possible (INF): ``inp`` missed the event (V.C), or contradicts the others.
+        Before that, such events are expected: the inputs that moved the stable point may lack events that end before
+        their join_at. ``inp`` itself has all events that end at its own join_at or later.
         """
         if self.max_stable >= self.right_from:
             return INF
         return max(self.max_stable, NEG_INF if inp.join_at is None else inp.join_at - 1)
 
     def admit(self, inp: Input, out: BatchBuilder) -> None:
-        """V.B: ``inp`` has joined. What it said before counts from now on."""
+        """Join ``inp`` (V.B). What it delivered before counts from now on."""
         inp.joined = True
         if inp.join_at is not None and inp.join_at > self.max_stable:
             self.right_from = max(self.right_from, inp.join_at)
@@ -190,16 +192,16 @@ class Algorithm:
         self.advance(inp, out)
 
     def _admit_joining(self, out: BatchBuilder) -> None:
-        ends = {violation.input_name for violation in self.broken}  # it is removed when this call is over
+        ends = {violation.input_name for violation in self.broken}  # these inputs are removed after this call
         for inp in list(self.inputs.values()):
             if inp.joined or inp.join_at is None or inp.join_at > self.max_stable or inp.name in ends:
                 continue
             self.admit(inp, out)
 
-    # Checks that every algorithm makes.
+    # Checks of every algorithm.
 
     def stable(self, inp: Input, row: Row, index: int, out: BatchBuilder) -> None:
-        """A stable element of ``inp``."""
+        """Merge a stable element of ``inp``."""
         vc = row[1]
         if vc < inp.stable:
             raise violations.stable_backwards(inp.name, row, index, inp.stable)
@@ -208,18 +210,18 @@ class Algorithm:
         self.advance(inp, out)
 
     def refuse_insert(self, inp: Input, row: Row, index: int) -> InputViolation:
-        """Why an insert that lies below the input's floor, or ends before it starts, is a violation."""
+        """Return the violation of an insert that is below the input's floor or ends before it starts."""
         if row[2] < row[1]:
             return violations.end_before_start(inp.name, row, index)
         if row[1] < inp.stable:
             return violations.insert_below_stable(inp.name, row, index, inp.stable)
-        # Equal Vs breaks only the strict promise: without it the input would still be ordered.
+        # An equal Vs breaks only the strict promise: the input is still ordered.
         strictly = inp.strict and row[1] == inp.last_vs
-        word_strictly = strictly or (inp.strict and "ordered" not in inp.demanded)
-        return violations.out_of_order(inp.name, row, index, inp.last_vs, strictly=word_strictly)
+        names_strict_order = strictly or (inp.strict and "ordered" not in inp.demanded)
+        return violations.out_of_order(inp.name, row, index, inp.last_vs, strictly=names_strict_order)
 
     def refuse_adjust(self, inp: Input, row: Row, index: int) -> InputViolation | None:
-        """Why an adjust is a violation whatever the index says, or None."""
+        """Return the violation of an adjust that needs no look at the index, or None."""
         _, vs, ve, vold, _ = row
         if ve < vs:
             return violations.end_before_start(inp.name, row, index)
@@ -230,7 +232,7 @@ class Algorithm:
         return None
 
     def observe(self, inp: Input, batch: AnyBatch, start: int, out: BatchBuilder) -> None:
-        """An input in role ``observe``: what can be checked without the index is checked; nothing is merged."""
+        """Check the elements of an input in role ``observe`` as far as possible without the index. Merge none."""
         for index, row in enumerate(batch.rows(start), start):
             kind, vs, ve, _, _ = row
             if kind == STABLE:

@@ -1,11 +1,11 @@
-"""Batches: elements in parallel columns, the unit that the core takes and gives.
+"""Batches: elements in parallel columns, the input and output unit of the core.
 
 Five columns of equal length. For a stable, ``vs`` holds Vc, and the other columns hold 0 and ``b""``; for an
 insert ``vold`` is 0. The wire carries the same columns, so a batch crosses from the network to the core
 without one object per element in between.
 
-``Batch`` holds them as Python lists; the native core has columns of its own (``lmerge._native.Columns``). ``AnyBatch``
-is what both are, and what a merge takes and gives.
+``Batch`` holds the columns as Python lists. The native core has its own columns (``lmerge._native.Columns``).
+``AnyBatch`` is the interface of both; a merge takes and returns it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Row: TypeAlias = tuple[int, int, int, int, bytes]
 
 
 class AnyBatch(Protocol):
-    """Elements in columns, immutable, whoever keeps the columns. Times are of 64 bits."""
+    """Elements in columns of any kind, immutable. Times have 64 bits."""
 
     @property
     def count(self) -> int: ...
@@ -44,7 +44,7 @@ class AnyBatch(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Columns of elements. Treated as immutable once built.
+    """Columns of elements as Python lists. Treated as immutable once built.
 
     ``kinds`` is one byte per element (INSERT, ADJUST, STABLE); the others are lists of the same length.
     """
@@ -57,7 +57,7 @@ class Batch:
 
     @classmethod
     def of(cls, elements: Iterable[Element]) -> Batch:
-        """The batch that holds ``elements`` in their order."""
+        """Return the batch of ``elements`` in their order."""
         builder = BatchBuilder()
         for element in elements:
             builder.add(element)
@@ -72,22 +72,22 @@ class Batch:
         return len(self.kinds)
 
     def elements(self) -> Iterator[Element]:
-        """The elements one by one."""
+        """Yield the elements one by one."""
         for i in range(len(self.kinds)):
             yield self.element(i)
 
     def element(self, i: int) -> Element:
-        """The element at index ``i``."""
+        """Return the element at index ``i``."""
         return element_of((self.kinds[i], self.vs[i], self.ve[i], self.vold[i], self.payloads[i]))
 
     def rows(self, start: int = 0) -> Iterator[Row]:
-        """The elements from index ``start`` on as rows."""
+        """Return the elements from index ``start`` on as rows."""
         if start == 0:
             return zip(self.kinds, self.vs, self.ve, self.vold, self.payloads)
         return zip(self.kinds[start:], self.vs[start:], self.ve[start:], self.vold[start:], self.payloads[start:])
 
     def counts(self, stop: int) -> tuple[int, int, int]:
-        """Inserts, adjusts and stables among the first ``stop`` elements."""
+        """Return the numbers of inserts, adjusts and stables among the first ``stop`` elements."""
         count = self.kinds.count
         return count(INSERT, 0, stop), count(ADJUST, 0, stop), count(STABLE, 0, stop)
 
@@ -133,7 +133,7 @@ class BatchBuilder:
         self.rows += batch.rows()
 
     def build(self) -> Batch:
-        """The batch of everything collected so far."""
+        """Return the batch of all elements collected so far."""
         if not self.rows:
             return EMPTY
         kinds, vs, ve, vold, payloads = zip(*self.rows)
@@ -141,7 +141,7 @@ class BatchBuilder:
 
 
 def element_of(row: Row) -> Element:
-    """The element that a row stands for."""
+    """Return the element that a row represents."""
     kind, vs, ve, vold, payload = row
     if kind == INSERT:
         return Insert(payload, vs, ve)
@@ -151,6 +151,6 @@ def element_of(row: Row) -> Element:
 
 
 def payload_bytes(batch: AnyBatch) -> int:
-    """Bytes of all payloads together; at once where the columns are the native core's."""
+    """Return the bytes of all payloads together. O(1) for columns of the native core."""
     known: int | None = getattr(batch, "payload_bytes", None)
     return sum(map(len, batch.payloads)) if known is None else known

@@ -1,18 +1,18 @@
-"""A calendar of due times: who must be looked at when the stable point moves to ``t``.
+"""A calendar of due times: it gives the nodes to visit when the stable point moves to ``t``.
 
-The paper's stable scans every half-frozen node (Table IV: O(c lg w + h)). Law 2 of the design asks for
-O(changes), so every node stands in a calendar at the next time at which anything about it can change, and
-stable(t) takes out exactly the nodes that are due before ``t``.
+The paper's stable scans every half-frozen node (Table IV: O(c lg w + h)). Law 2 (docs/laws.md) requires O(changes). So
+the calendar has every node at the next time at which the node can change, and stable(t) removes exactly the nodes that
+are due before ``t``.
 
-The calendar is a hierarchical timing wheel (Varghese and Lauck, SOSP 1987) with 256 slots a level. Let ``now``
-be the last ``t``. A node due at ``d`` lies at the level of the highest byte in which ``d`` and ``now`` differ,
-in the slot named by the bits of ``d`` from that byte up. When time moves to ``t``, the levels below the highest
-byte in which ``now`` and ``t`` differ are all due; at that level the slots before ``t``'s are all due, and ``t``'s
-own slot is dealt out again; the levels above stay as they are. So a node moves at most once a level, adding is
-O(1), and nothing depends on how many nodes wait: a heap of a million pays twenty cache misses instead.
+The calendar is a hierarchical timing wheel (Varghese and Lauck, SOSP 1987) with 256 slots on each level. Let ``now`` be
+the last ``t``. A node due at ``d`` is on the level of the highest byte in which ``d`` and ``now`` differ, in the slot
+given by the bits of ``d`` from that byte up. Let time move to ``t``. All levels below the highest byte in which ``now``
+and ``t`` differ are due. On that level all slots before that of ``t`` are due, and the slot of ``t`` is distributed
+again. The levels above stay as they are. So a node moves at most once per level, adding is O(1), and the cost does not
+depend on the number of nodes. A heap of a million nodes costs twenty cache misses instead.
 
-A node is a list whose element 0 is its due time, or None when it is dead. A node whose due time falls is added
-again; the entry it leaves behind is recognised because its due time then says otherwise.
+A node is a list whose element 0 is its due time, or None when it is dead. A node whose due time becomes smaller is
+added again. Its old entry stays, and is recognised because the node then has another due time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LEVEL: Final = tuple(max(0, bits - 1) >> 3 for bits in range(65))
 
 
 class Calendar:
-    """Nodes by due time. ``now`` only moves forward; nothing is due before it."""
+    """Nodes by due time. ``now`` only moves forward; no node is due before it."""
 
     __slots__ = ("_levels", "_other_sign", "now")
 
@@ -56,10 +56,10 @@ class Calendar:
             nodes.append(node)
 
     def pop_below(self, t: int) -> list[Node]:
-        """Move ``now`` to ``t`` and take out all entries with a due time before ``t``, in no useful order.
+        """Move ``now`` to ``t``, and remove and return all entries with a due time before ``t``, in no useful order.
 
-        Entries left behind by a node that died or was entered again may be among them: the caller skips a
-        node whose ``node[0]`` is None or not below ``t``. Amortised O(entries taken out).
+        Stale entries of nodes that are dead or were added again may be among them. The caller skips a node whose
+        ``node[0]`` is None or not below ``t``. Amortised O(entries removed).
         """
         now = self.now
         if t <= now:
@@ -87,7 +87,7 @@ class Calendar:
         return popped
 
     def _take_passed(self, level: int, now: int, t: int, popped: list[Node]) -> list[Node]:
-        """Take the slots between ``now`` and ``t`` of a level; give back ``t``'s own slot, still to be dealt out."""
+        """Remove the slots from ``now`` to ``t`` of a level. Return the slot of ``t``, to be distributed again."""
         slots = self._levels[level]
         if not slots:
             return []
@@ -100,11 +100,11 @@ class Calendar:
         return slots.pop(last, [])
 
     def entries(self) -> list[Node]:
-        """All entries, stale ones among them, for checks."""
+        """Return all entries, including stale ones, for checks."""
         return [node for slots in self._levels for nodes in slots.values() for node in nodes] + self._other_sign
 
     def check(self) -> None:
-        """Assert that every live entry can be found again: no entry of the future lies in a passed slot."""
+        """Assert that every live entry can be found: no entry of the future is in a passed slot."""
         assert NEG_INF <= self.now <= INF
         for level, slots in enumerate(self._levels):
             shift = level << 3

@@ -1,16 +1,16 @@
-"""Mutual consistency of inputs (III.B): what C1-C3 assume of them, as an executable definition.
+"""Mutual consistency of inputs (III.B), which C1-C3 assume, as an executable definition.
 
-Prefixes of streams are mutually consistent if each can be extended so that all mean the same TDB. With the elements of
-Example 5 an extension is bounded by the prefix's own stable(L), and this decides it per (p, Vs):
+Prefixes of streams are mutually consistent if each can be extended so that all reconstitute to the same TDB. With the
+elements of Example 5, the prefix's own stable(L) limits its extensions. For each (p, Vs):
 
-* ``Vs >= L``: anything may still come, change or go.
-* ``Vs < L``: no event comes or goes any more. Ends below L stay; of the others it is known that they are not below L.
-* An insert-only input changes nothing that it has; an ordered one adds nothing before its largest Vs.
-* An input that joins late (V.B) settles nothing about events that end before its join_at.
+* ``Vs >= L``: events may still be added, changed or removed.
+* ``Vs < L``: no event is added or removed any more. Ends below L stay. The other ends may change, but not to below L.
+* An insert-only input does not change its events. An ordered input adds no event before its largest Vs.
+* An input that joins late (V.B) sets no limit for events that end before its join_at.
 
-So each prefix fixes, for a range of times x, how many events of (p, Vs) end at x or later in any TDB that it can
-still come to mean. The prefixes are mutually consistent if one count satisfies them all, which never grows with x.
-Where (p, Vs) is a key, it is at most one.
+So each prefix fixes, for a range of times x, how many events of (p, Vs) end at x or later in any TDB that it can still
+be extended to. The prefixes are mutually consistent if one count, which never grows with x, satisfies all of them.
+Where (p, Vs) is a key, the count is at most one.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from lmerge.core.properties import INSERT_ONLY, ORDERED, STRICTLY_ORDERED, closu
 
 
 def contradictions(inputs: Sequence[InputPrefix], *, multiset: bool = False) -> dict[Key, str]:
-    """Where inputs contradict each other, and how, by (Vs, payload) in ascending order; empty if they nowhere do.
+    """Return where inputs contradict each other, with a description, by (Vs, payload) in ascending order.
 
-    ``multiset``: the R4 form; otherwise (p, Vs) must be a key everywhere. All Tdbs must keep frozen events. O(size of
-    all TDBs times the number of inputs).
+    Empty if they do not. ``multiset``: the R4 form; otherwise (p, Vs) must be a key everywhere. All Tdbs must keep
+    frozen events. O(size of all TDBs times the number of inputs).
     """
     views = [_View.of(prefix) for prefix in inputs]
     found = {}
@@ -40,13 +40,8 @@ def contradictions(inputs: Sequence[InputPrefix], *, multiset: bool = False) -> 
     return found
 
 
-def mutually_consistent(inputs: Sequence[InputPrefix], *, multiset: bool = False) -> bool:
-    """III.B: whether there is one TDB that every prefix can still come to mean."""
-    return not contradictions(inputs, multiset=multiset)
-
-
 class _View(NamedTuple):
-    """One prefix: ``ends``: those of its events from join_at on, by key. ``complete_below``: no event comes before."""
+    """One prefix. ``ends``: of its events, by key. ``complete_below``: no event with a smaller Vs can be added."""
 
     name: str
     join_at: int
@@ -68,8 +63,9 @@ class _View(NamedTuple):
 
 
 class _Claim(NamedTuple):
-    """Any TDB has ``at_least(x)`` events that end at x or later, for ``low <= x <= high``; if low > high: at most that
-    many from ``low`` on.
+    """What one prefix requires of any TDB: ``at_least(x)`` events end at x or later, for ``low <= x <= high``.
+
+    If low > high: at most that many events end at ``low`` or later.
     """
 
     name: str
@@ -82,7 +78,7 @@ class _Claim(NamedTuple):
 
 
 class _Count(NamedTuple):
-    """So many events end at some time or later, by what the input ``name`` has."""
+    """The number of events that end at some time or later, as required by the input ``name``."""
 
     events: int
     name: str
@@ -110,7 +106,7 @@ def _contradiction(key: Key, views: Sequence[_View], multiset: bool) -> str | No
 def _first_unsatisfied(
     claims: list[_Claim], added: Counter[int], adders: dict[int, str], at_most: int | None
 ) -> str | None:
-    """Go down through the times at which a count can change, with the smallest count that is left."""
+    """Return the first problem, going down through the times at which a count can change with the smallest count."""
     count = _Count(0, "")
     for x in sorted(_times(claims) | set(added), reverse=True):
         if added[x]:
@@ -120,11 +116,11 @@ def _first_unsatisfied(
         if fixed:
             fewest, most = min(fixed), max(fixed)
             if fewest.events < max(most.events, count.events):
-                return _in_words(x, most if most.events > fewest.events else count, fewest)
+                return _problem_text(x, most if most.events > fewest.events else count, fewest)
             count = most
         for bound in bounds:
             if bound.events < count.events:
-                return _in_words(x, count, bound)
+                return _problem_text(x, count, bound)
         if at_most is not None and count.events > at_most:
             return f"{count.events} events are needed by input {count.name!r} and others, and this is a key"
     return None
@@ -139,6 +135,6 @@ def _times(claims: list[_Claim]) -> set[int]:
     return times
 
 
-def _in_words(x: int, more: _Count, fewer: _Count) -> str:
+def _problem_text(x: int, more: _Count, fewer: _Count) -> str:
     which = f"that end at {show_time(x)} or later"
     return f"{more.events} {which} by input {more.name!r}, {fewer.events} by input {fewer.name!r}"

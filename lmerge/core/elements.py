@@ -1,6 +1,6 @@
-"""Stream elements and events: the values that everything else speaks of.
+"""Stream elements and events: the basic values of the core.
 
-An *element* is what a physical stream says: ``insert(p, Vs, Ve)``, ``adjust(p, Vs, Vold, Ve)`` or
+An *element* is one item of a physical stream: ``insert(p, Vs, Ve)``, ``adjust(p, Vs, Vold, Ve)`` or
 ``stable(Vc)`` (the paper's Example 5). An *event* is a row of the temporal database (TDB) that the
 elements reconstitute to: a payload with a lifetime ``[Vs, Ve)``.
 
@@ -58,7 +58,7 @@ Element: TypeAlias = Insert | Adjust | Stable
 
 
 class Event(NamedTuple):
-    """A row of the TDB. Ordered by ``(vs, payload, ve)``, the order in which lmerge always lists events."""
+    """A row of the TDB. Ordered by ``(vs, payload, ve)``: lmerge always lists events in this order."""
 
     vs: int
     payload: bytes
@@ -69,17 +69,17 @@ class Event(NamedTuple):
 
 
 def is_fully_frozen(ve: int, vc: int) -> bool:
-    """III.C: an event is fully frozen (FF) at stable point ``vc`` if ``Ve < Vc``."""
+    """Return whether an event is fully frozen (FF) at stable point ``vc``: ``Ve < Vc`` (III.C)."""
     return ve < vc
 
 
 def is_half_frozen(vs: int, ve: int, vc: int) -> bool:
-    """III.C: an event is half frozen (HF) at stable point ``vc`` if ``Vs < Vc <= Ve``."""
+    """Return whether an event is half frozen (HF) at stable point ``vc``: ``Vs < Vc <= Ve`` (III.C)."""
     return vs < vc <= ve
 
 
 def show_time(t: int) -> str:
-    """``t`` for people and messages: the two infinities by name."""
+    """Return ``t`` as text for people and messages: the two infinities by name."""
     if t == INF:
         return "inf"
     if t == NEG_INF:
@@ -88,7 +88,7 @@ def show_time(t: int) -> str:
 
 
 def show_payload(payload: bytes, limit: int = 64) -> str:
-    """``payload`` for messages: text where it is UTF-8, a bytes literal where not; at most ``limit`` bytes of it."""
+    """Return ``payload`` for messages: text if it is UTF-8, else a bytes literal; at most ``limit`` bytes of it."""
     head = payload[:limit]
     tail = f"... ({len(payload)} bytes)" if len(payload) > limit else ""
     try:

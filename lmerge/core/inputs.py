@@ -1,4 +1,4 @@
-"""What the merge knows about one attached input: its promises, its own stable point, its place in the index."""
+"""The state of one attached input: its promises, its own stable point, its place in the index."""
 
 from __future__ import annotations
 
@@ -10,26 +10,40 @@ from lmerge.core import properties as props
 from lmerge.core.batch import Row
 from lmerge.core.delivered import Delivered
 from lmerge.core.elements import NEG_INF
+from lmerge.text_enum import TextEnum
 
-NEVER: Final = NEG_INF - 1  # in place of a Vs: none has come yet; -inf is a time like any other
-ACTIVE = "active"
-OBSERVE = "observe"
-ROLES = (ACTIVE, OBSERVE)
-# Peers write incarnations in 64 bits, with 0 for "the next one". Those up to here are anybody's, times in microseconds
-# among them for 290,000 years; beyond there would be no next one for who asks for it.
+NEVER: Final = NEG_INF - 1  # in place of a Vs: no insert has come yet; -inf is a time like any other
+# Peers write incarnations in 64 bits, with 0 for "the next one". All incarnations up to this one are allowed, including
+# times in microseconds for the next 290,000 years. After a larger one there would be no next one.
 INCARNATION_MAX: Final = 2**63 - 1
+
+
+class InputRole(TextEnum):
+    """What an input is for. The texts are those of sessions, snapshots and options."""
+
+    ACTIVE = "active"  # it is merged
+    OBSERVE = "observe"  # it is compared with the others, and contributes nothing
+
+
+class JoinState(TextEnum):
+    """Whether the merge relies on an input (V.B)."""
+
+    JOINING = "joining"  # MaxStable has not reached its join_at
+    JOINED = "joined"
 
 
 @dataclass(slots=True, eq=False)
 class Input:
-    """One life of one input. A new incarnation is a new object: it starts with fresh counters (law 3).
+    """One life of one input. A new incarnation is a new object: it starts with fresh counters (law 3, docs/laws.md).
 
-    ``slot`` is its column in the index, where entries of an input that has left stay for a while: no other input has
-    such a slot. ``place`` is its column in a snapshot, the first that no other has. ``demanded`` is what it must keep:
-    what it promised and, where the algorithm was fixed by the user, what that algorithm needs.
+    ``slot`` is its column in the index. Entries of an input that has left stay in its column for a while, and no other
+    input uses that slot then. ``place`` is its column in a snapshot, the first that no other input has. ``demanded``
+    are the properties that it must keep: those that it promised and, where the user fixed the algorithm, those that
+    the algorithm needs.
 
-    ``Merge`` counts elements here and the engine keeps the rest. The native engine copies its counters in after each
-    call; ``at_last_vs``, ``tie_order``, ``tie_marks``, ``waiting`` and ``delivered`` are the Python engine's only.
+    ``Merge`` counts elements here, and the engine updates the other fields. The native engine copies its counters here
+    after each call. Only the Python engine uses ``at_last_vs``, ``tie_order``, ``tie_marks``, ``waiting`` and
+    ``delivered``.
     """
 
     name: str
@@ -38,29 +52,29 @@ class Input:
     promised: props.Properties
     demanded: props.Properties
     join_at: int | None = None
-    role: str = ACTIVE
+    role: InputRole = InputRole.ACTIVE
     joined: bool = True
-    place: int = -1  # as ``slot`` if it is not given
+    place: int = -1  # equal to ``slot`` if it is not given
 
     stable: int = NEG_INF  # its own stable point
     last_vs: int = NEVER  # Vs of its last insert
-    # R0-R2: its elements with that Vs, as (payload, Ve): what it has delivered there if the algorithm is switched.
+    # R0-R2: its elements with that Vs, as (payload, Ve), for a switch of the algorithm.
     at_last_vs: Counter[tuple[bytes, int]] = field(default_factory=Counter)
     tie_count: int = 0  # R1: how many elements of the output's current Vs slot it has delivered, if last_vs is there
-    # R1, while that slot is out of step: the places of these elements in order, each with its rank in that order; and
-    # by the slot of another input, the latest of them that both have delivered.
+    # R1, while that slot is out of step. ``tie_order``: the rank, in order of delivery, of each of these elements, by
+    # place. ``tie_marks``: by the slot of another input, the latest element that both have delivered.
     tie_order: dict[int, int] = field(default_factory=dict)
     tie_marks: dict[int, int] = field(default_factory=dict)
     waiting: list[Row] = field(default_factory=list)  # R0-R2: inserts that came while it was joining
-    waiting_bytes: int = 0  # of the payloads in it, at most
-    held: bool = False  # its stable point is too far ahead of the others' (``lead``); it follows from the rest
+    waiting_bytes: int = 0  # an upper bound of the payload bytes in ``waiting``
+    held: bool = False  # its stable point is too far ahead of the others' (``lead``); computed from other fields
     excused: bool = False  # the others' lead is not measured by it until it has a new stable point (``lead``)
-    delivered: Delivered | None = None  # R0-R2: all that it has inserted; None if that is not kept
+    delivered: Delivered | None = None  # R0-R2: all events that it has inserted; None if they are not kept
 
     inserts: int = 0
     adjusts: int = 0
     stables: int = 0
-    late: int = 0  # inserts and adjusts that came below the output's stable point, too late to matter
+    late: int = 0  # inserts and adjusts that came below the output's stable point, too late to have an effect
     won: int = 0  # output inserts and adjusts that its elements caused
 
     def __post_init__(self) -> None:
@@ -68,14 +82,18 @@ class Input:
             self.place = self.slot
 
     @property
+    def join_state(self) -> JoinState:
+        return JoinState.JOINED if self.joined else JoinState.JOINING
+
+    @property
     def observes(self) -> bool:
-        """Checked against its promises, never merged."""
-        return self.role == OBSERVE
+        """Whether it is only checked against its promises and never merged."""
+        return self.role is InputRole.OBSERVE
 
     @property
     def counts(self) -> bool:
-        """V.B: joined, active and not held, so its stable points move the output."""
-        return self.joined and self.role == ACTIVE and not self.held
+        """V.B: whether its stable points move the output: it is joined, active and not held."""
+        return self.joined and self.role is InputRole.ACTIVE and not self.held
 
     @property
     def insert_only(self) -> bool:
@@ -98,7 +116,7 @@ class Input:
         return props.DETERMINISTIC_TIES in self.demanded
 
     def floor(self) -> int:
-        """The smallest Vs that its next insert may have, by its stable point and its order."""
+        """Return the smallest Vs that its next insert may have, by its stable point and its order."""
         if not self.ordered:
             return self.stable
         return max(self.stable, self.last_vs + self.strict)

@@ -1,21 +1,21 @@
 """Algorithms R0, R1 and R2 (IV.A-C): insert-only inputs in order of Vs.
 
-All three remember the largest Vs that was output (MaxVs) and differ only in how they distinguish elements with
-that Vs: R0 not at all, R1 by their position, R2 by what they are. What they share stands here:
+All three keep the largest Vs that was output (MaxVs). They differ only in how they distinguish elements with that Vs:
+R0 does not distinguish them, R1 does by position, R2 by content. The common rules:
 
-* An insert below MaxVs has been output, or was missed by the input that led: dropped (V.C: union semantics up to
-  the leader's Vs). Law 10: an element is in the output if any input delivers it before any input delivers a higher
-  Vs, as often as the input that has it most often.
-* An insert below MaxStable is dropped too. The listings do not say so: without it, an element that the leading
-  input missed, brought by another after a stable at the same Vs, would break the output's own stable.
-* While an input joins (V.B), its inserts wait. Its stream may lack events that end before join_at, and in R0-R2
-  an insert is progress: letting it raise MaxVs would make the merge drop what only the others have (law 1 in
-  insert-only clothes). What waited is merged in order when it has joined, so nothing of it is lost. If it breaks a
-  promise, none of it is merged: an insert of it would raise MaxVs, and the events that the others have below that
-  would be dropped for an input that leaves in the same moment.
-* An element whose lifetime is empty (Ve = Vs) is output and takes its place in the order, as any element: the paper's
-  order is one of elements. But it is no event (``tdb``), and a key is one of events (IV.C: of tdb(S, i)). So it has no
-  key, it breaks none, and it never keeps an event from the output that has the same one.
+* An insert below MaxVs was output already, or the leading input missed it. It is dropped (V.C: union semantics up to
+  the leader's Vs). Law 10 (docs/laws.md): an element is in the output if any input delivers it before any input
+  delivers a higher Vs, as often as the input that has it most often.
+* An insert below MaxStable is dropped too. The listings lack this guard. Without it, another input could deliver an
+  element that the leading input missed, after a stable at the same Vs, and break the output's own stable.
+* While an input joins (V.B), its inserts wait. Its stream may lack events that end before join_at, and in R0-R2 every
+  insert can raise MaxVs. Then the merge would drop events that only the other inputs have (the form of law 1 for
+  insert-only inputs). When the input has joined, the waiting inserts are merged in order, so none is lost. If one of
+  them breaks a promise, none is merged. Otherwise they would raise MaxVs, and events of the other inputs below it
+  would be dropped because of an input that leaves in the same call.
+* An element with an empty lifetime (Ve = Vs) is output and takes its place in the order like any element, because the
+  paper orders elements. But it is no event (``tdb``), and keys are keys of events (IV.C: of tdb(S, i)). So it has no
+  key and breaks no key promise, and it never suppresses an event with the same (Vs, payload).
 """
 
 from __future__ import annotations
@@ -29,38 +29,38 @@ from lmerge.core import violations
 from lmerge.core.algorithm import Algorithm, State
 from lmerge.core.batch import AnyBatch, BatchBuilder, Row
 from lmerge.core.elements import INSERT, NEG_INF, STABLE
-from lmerge.core.inputs import NEVER, Input
+from lmerge.core.inputs import NEVER, Input, InputRole
 from lmerge.core.policy import Closing, Policy
 from lmerge.core.properties import Case
 from lmerge.errors import InputViolation
 
 
 class InsertOnly(Algorithm):
-    """What R0, R1 and R2 share. A subclass decides about one insert that is not below MaxVs."""
+    """The common part of R0, R1 and R2. A subclass decides about one insert that is not below MaxVs."""
 
     def __init__(self, inputs: Mapping[str, Input], policy: Policy, closing: Closing) -> None:
         super().__init__(inputs, policy, closing)
         self.max_vs = NEVER
 
     def is_new(self, inp: Input, vs: int, ve: int, payload: bytes) -> bool:
-        """Whether this insert, with ``vs >= max_vs``, must be output. Raises InputViolation with index 0."""
+        """Return whether this insert, with ``vs >= max_vs``, must be output. Raises InputViolation with index 0."""
         raise NotImplementedError
 
     def kept(self) -> Any:
-        """What ``go_back`` needs."""
+        """Return the state that ``go_back`` needs."""
         raise NotImplementedError
 
     def go_back(self, kept: Any) -> None:
-        """Be as ``kept`` was made. The input that has delivered since then is about to be removed."""
+        """Restore the state ``kept``. The input that has delivered since then is about to be removed."""
         raise NotImplementedError
 
-    def carried(self) -> list[Input]:
-        """The inputs of which something was merged: it waits of those that join, and others are about to end."""
+    def merged_inputs(self) -> list[Input]:
+        """Return the inputs whose elements were merged: not those that are joining or about to be removed."""
         ends = {violation.input_name for violation in self.broken}
         return [inp for inp in self.inputs.values() if inp.counts and inp.name not in ends]
 
     def stands(self, inp: Input) -> bool:
-        """Whether the input has delivered elements at MaxVs; those of a joining input wait, and count when it joins."""
+        """Return whether the input counts and has delivered elements at MaxVs."""
         return inp.counts and inp.last_vs == self.max_vs
 
     def apply(self, inp: Input, batch: AnyBatch, start: int, out: BatchBuilder) -> None:
@@ -90,8 +90,8 @@ class InsertOnly(Algorithm):
             for row in waiting:
                 self._insert(inp, row, 0, waited)
         except InputViolation as violation:
-            # It was another input's element that let this one join. Nothing of it moves the output (law 6): its
-            # inserts are taken back, and its stable point goes with it, since the merge removes it a little later.
+            # An element of another input let this one join. This input must not change the output (law 6): its inserts
+            # and its stable point are taken back, because the merge removes it at the end of the call.
             self.broken.append(violation)
             self.go_back(kept)
             inp.stable, inp.last_vs = NEG_INF, NEVER
@@ -104,7 +104,7 @@ class InsertOnly(Algorithm):
     def check(self) -> None:
         super().check()
         for inp in self.inputs.values():
-            assert inp.joined or inp.role == "active"
+            assert inp.joined or inp.role is InputRole.ACTIVE
             assert not (inp.joined and inp.waiting), "an input has joined and something of it still waits"
             if inp.counts:
                 assert inp.last_vs <= self.max_vs, "an insert was not noticed"
@@ -113,12 +113,12 @@ class InsertOnly(Algorithm):
         return super().state() | {"max_vs": max(self.max_vs, NEG_INF)}
 
     def load(self, state: State) -> None:
-        """The reverse of ``state``. A subclass calls ``_load_max_vs`` when it has loaded what was output there."""
+        """Load what ``state`` returned. A subclass calls ``_load_max_vs`` after it has loaded the output at MaxVs."""
         super().load(state)
         self.max_vs = state["max_vs"]
 
     def _load_max_vs(self, *, has_output: bool) -> None:
-        """-inf stands for no element as well, in the snapshot; ``has_output``: whether there is one at MaxVs."""
+        """Set MaxVs after a load. In a snapshot -inf also means no element. ``has_output``: there is one at MaxVs."""
         if self.max_vs == NEG_INF and not has_output:
             self.max_vs = NEVER
 
@@ -142,15 +142,17 @@ class InsertOnly(Algorithm):
 
     def _wait(self, inp: Input, row: Row) -> None:
         waiting = inp.waiting
-        if len(waiting) >= 1024 and len(waiting) & (len(waiting) - 1) == 0:  # now and then drop what is past
+        if len(waiting) >= 1024 and len(waiting) & (len(waiting) - 1) == 0:  # at powers of two: drop past inserts
             inp.waiting = waiting = [old for old in waiting if old[1] >= self.max_stable]
         waiting.append(row)
         inp.last_vs = row[1]
 
 
 class R0(InsertOnly):
-    """IV.A: strictly increasing Vs. MaxVs is all that is needed. The last element is kept for a downgrade, and because
-    an event may come after an element at its Vs that is none.
+    """Algorithm R0 (IV.A): Vs increases strictly, so MaxVs is enough.
+
+    The last element is kept for a downgrade, and because an event may come after an element with an empty lifetime at
+    the same Vs.
     """
 
     case = Case.R0
@@ -183,24 +185,25 @@ class R0(InsertOnly):
 
 
 class R1(InsertOnly):
-    """IV.B: equal Vs come in the same order on all inputs, so an input's position in the slot decides what is new.
+    """Algorithm R1 (IV.B): equal Vs come in the same order on all inputs, so the position in the slot decides.
 
-    ``slot``: the elements at MaxVs, in order of output. While every input has delivered a beginning of it, the slot is
-    *in step*: an element is compared with one other, and new where the slot ends. The listing compares the counters of
-    the inputs; here the slot has a length of its own, because an input that has left takes its counter with it, and a
-    new incarnation that replays the slot would then be output again (law 4).
+    ``slot``: the elements at MaxVs, in order of output. While every input has delivered a prefix of it, the slot is
+    *in step*: an element is compared with the one at its position, and is new where the slot ends. The listing compares
+    the counters of the inputs. Here the slot has its own length. Otherwise an input that leaves would take its counter
+    with it, and the replay of a new incarnation would be output again (law 4).
 
-    Where an element is not the next one of the slot, an input has missed one (V.C), or leaves out the beginning of the
-    slot in its replay, or has another order. From there to the end of the slot, content decides what is new: the k-th
-    copy is, if the output has fewer than k (law 10). So the order changes no output. It is a promise all the same, and
-    two inputs keep it as long as they order alike what both have delivered. Per pair, the latest such element is
-    marked. What the one delivers next, and the other has delivered before its mark, is in another order:
+    The slot leaves step where an element is not the next one of the slot. Then an input has missed an element (V.C), or
+    leaves out the first elements of the slot in its replay, or has another order. From there to the end of the slot,
+    content decides: the k-th copy is new if the output has fewer than k (law 10). So the order changes no output. It is
+    a promise nevertheless. Two inputs keep it while they order the elements that both have delivered in the same way.
+    For each pair, the latest such element is the mark. An element that one input delivers next, and that the other has
+    delivered before its mark, is in another order:
 
         x: A B C D    the mark of x and y is D; y delivers B next, which x has before D: y breaks its promise
         y: A D B
 
-    Of a payload and end that come twice in the slot, which copy was missed is not known: they mark nothing and accuse
-    nobody. An element is known by its *place*, the first index that it has in the slot.
+    If a (payload, end) comes twice in the slot, the input may have missed either copy. Such elements set no mark and
+    are no violation. The *place* of an element is the first index that it has in the slot.
     """
 
     case = Case.R1
@@ -210,7 +213,7 @@ class R1(InsertOnly):
         super().__init__(inputs, policy, closing)
         self.slot: list[tuple[bytes, int]] = []
         self.in_step = self.slot  # the same list while the slot is in step; an empty one while it is not
-        # While it is not: the place of each element in the slot, and how often it was output, by place.
+        # While it is not in step: the place of each element in the slot, and how often it was output, by place.
         self.places: dict[tuple[bytes, int], int] = {}
         self.copies: dict[int, int] = {}
 
@@ -229,7 +232,7 @@ class R1(InsertOnly):
             if in_step[position] == element:
                 inp.tie_count += 1
                 return False
-            self._fall_out_of_step()
+            self._leave_step()
         elif in_step is self.slot:
             in_step.append(element)
             inp.tie_count += 1
@@ -237,7 +240,7 @@ class R1(InsertOnly):
         return self._is_new_by_content(inp, vs, element)
 
     def _start(self, slot: list[tuple[bytes, int]]) -> None:
-        """Go on with ``slot``, in step."""
+        """Begin or continue with ``slot``, in step."""
         self.slot = self.in_step = slot
         if self.places:
             self.places, self.copies = {}, {}
@@ -258,7 +261,10 @@ class R1(InsertOnly):
         return True
 
     def _check_order(self, inp: Input, place: int, row: Row) -> None:
-        """``inp`` delivers for the first time what was output once. Raises InputViolation, changing nothing."""
+        """Check the order of an element that ``inp`` delivers for the first time and that was output once.
+
+        Sets the marks of ``inp``. Raises InputViolation, changing nothing.
+        """
         others = [other for other in self.inputs.values() if place in other.tie_order and self.stands(other)]
         for other in others:
             mark = inp.tie_marks.get(other.slot)
@@ -268,14 +274,14 @@ class R1(InsertOnly):
         for other in others:
             inp.tie_marks[other.slot] = other.tie_marks[inp.slot] = place
 
-    def _fall_out_of_step(self) -> None:
-        """O(slot), once a slot: what the position of an input was enough for is written out."""
+    def _leave_step(self) -> None:
+        """Replace the positions of the inputs in the slot by places, ranks and marks. O(slot), once for each slot."""
         self._write_places()
         standing = [inp for inp in self.inputs.values() if self.stands(inp)]
         for inp in standing:
             order = dict.fromkeys(self.places[element] for element in self.slot[: inp.tie_count])
             inp.tie_order = {place: at for at, place in enumerate(order)}
-        marks: list[int | None] = [None]  # by the length of a beginning of the slot: its last element that came once
+        marks: list[int | None] = [None]  # by length of a prefix of the slot: its last element that came once
         for place, element in enumerate(self.slot):
             marks.append(place if self.copies[self.places[element]] == 1 else marks[-1])
         for inp in standing:
@@ -290,16 +296,16 @@ class R1(InsertOnly):
             self.copies[place] = self.copies.get(place, 0) + 1
 
     def settle(self) -> None:
-        """Take the slot as it was set, with inputs whose places in it are known from ``at_last_vs`` only.
+        """Prepare a slot that was set from outside, where only ``at_last_vs`` shows what the inputs delivered.
 
-        Those that have delivered a beginning of it are in step. Of the others the order is not known.
+        Inputs that have delivered a prefix of the slot are in step. The order of the other inputs is not known.
         """
         standing = [inp for inp in self.inputs.values() if self.stands(inp)]
         for inp in standing:
             inp.tie_count = inp.at_last_vs.total()
         behind = [inp for inp in standing if Counter(self.slot[: inp.tie_count]) != inp.at_last_vs]
         if behind:
-            self._fall_out_of_step()
+            self._leave_step()
         for inp in behind:
             inp.tie_order, inp.tie_marks = {}, {}
             for other in standing:
@@ -351,17 +357,17 @@ class R1(InsertOnly):
 
 
 class R2(InsertOnly):
-    """IV.C: equal Vs come in any order. What is new at MaxVs follows from what an element is.
+    """Algorithm R2 (IV.C): equal Vs come in any order, so the content of an element decides whether it is new.
 
-    While all inputs promise ``key``, its payload tells: one event of each is output. ``hash`` has them. Beside each
-    stand its end in the output and the set of inputs that have delivered it, as bits by slot, so that an input that
-    breaks the key is found out.
+    While all inputs promise ``key``, the payload decides: one event of each payload is output. ``hash`` holds, by
+    payload, the end in the output and the inputs that have delivered it, as bits by slot. The bits show when an input
+    breaks its key.
 
-    While one does not, the k-th copy of an element (payload and end) that one input delivers is new if the output has
-    fewer than k. ``hash`` then has the payloads of those inputs only that do promise the key, and serves nothing else.
-    The merge does not go back from there (docs/design/0029-copies-under-r2.md).
+    While one input does not promise ``key``, copies are counted: the k-th copy of an element (payload and end) from one
+    input is new if the output has fewer than k. ``hash`` then holds only payloads of the inputs that promise the key,
+    to check that promise. The merge does not return to keys (docs/design/0029-copies-under-r2.md).
 
-    Elements that are no events have no key: their copies are counted in any case.
+    Elements with an empty lifetime are no events and have no key: their copies are counted in any case.
     """
 
     case = Case.R2
@@ -371,7 +377,7 @@ class R2(InsertOnly):
         super().__init__(inputs, policy, closing)
         self.is_keyed = self._all_promise_a_key()
         self.hash: dict[bytes, tuple[int, int]] = {}
-        self.copies: dict[tuple[bytes, int], int] = {}  # how often each element was output, of those that are counted
+        self.copies: dict[tuple[bytes, int], int] = {}  # how often each counted element was output
 
     def is_new(self, inp: Input, vs: int, ve: int, payload: bytes) -> bool:
         if vs > self.max_vs:
@@ -410,9 +416,9 @@ class R2(InsertOnly):
                     out.insert(payload, self.max_vs, ve)
 
     def settle(self, shown: Iterable[tuple[bytes, int]]) -> list[tuple[bytes, int]]:
-        """Take ``shown`` as what was output at MaxVs, and merge once more what the inputs have delivered there.
+        """Take ``shown`` as the output at MaxVs, and merge again the elements that the inputs have delivered there.
 
-        Returns what of that was not output and is to be: in order of attachment, then of the elements. O(slot).
+        Returns the elements that were not output and must be, in order of attachment, then of the elements. O(slot).
         """
         self.hash, self.copies, more = {}, {}, []
         for payload, ve in shown:
@@ -420,7 +426,7 @@ class R2(InsertOnly):
                 self.hash[payload] = ve, 0
             else:
                 self.copies[payload, ve] = self.copies.get((payload, ve), 0) + 1
-        for inp in self.carried():
+        for inp in self.merged_inputs():
             delivered = inp.at_last_vs if inp.last_vs == self.max_vs else {}
             for (payload, ve), copies in sorted(delivered.items()):
                 known = self.copies.get((payload, ve), 0)
@@ -449,11 +455,11 @@ class R2(InsertOnly):
 
     def check(self) -> None:
         super().check()
-        for inp in self.carried():
+        for inp in self.merged_inputs():
             delivered = inp.at_last_vs.items() if inp.last_vs == self.max_vs else ()
             for (payload, ve), copies in delivered:
                 if ve > self.max_vs and (self.is_keyed or inp.keyed):
-                    assert self.hash[payload][1] >> inp.slot & 1, "who has delivered a payload was not noted"
+                    assert self.hash[payload][1] >> inp.slot & 1, "the input that delivered a payload was not noted"
                 if ve == self.max_vs or not self.is_keyed:
                     assert copies <= self.copies.get((payload, ve), 0), "an element was not counted"
 
@@ -479,10 +485,10 @@ class R2(InsertOnly):
 
 
 def plain_element(payload: bytes, ve: int) -> list[str | int]:
-    """An element at a known Vs, as it stands in a snapshot."""
+    """Return an element at a known Vs as plain data for a snapshot."""
     return [b64encode(payload).decode(), ve]
 
 
 def element_of_plain(plain: list[str | int]) -> tuple[bytes, int]:
-    """The reverse."""
+    """Return the element that ``plain_element`` wrote."""
     return b64decode(str(plain[0])), int(plain[1])

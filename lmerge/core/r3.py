@@ -1,12 +1,12 @@
 """Algorithm R3 (IV.D) on in2t: elements of any kind in any order, (Vs, payload) is a key.
 
-An entry of a node is the event's current end on that input or in the output; None where it has no such event,
-be it that it was never inserted or that it was removed again. See ``index`` for the tiers above.
+An entry of a node is the event's current end on that input or in the output. It is None where there is no such event:
+it was never inserted, or it was removed again. See ``index`` for the tiers above.
 
 The listing, line by line (lazy policy):
 
 ==========  =========================================================================================
-lines 5-10  ``_first_insert``: a node that does not exist; below MaxStable it existed and has gone
+lines 5-10  ``_first_insert``: the node does not exist; below MaxStable it existed and was removed
 line 11     ``node[slot] = ve``
 lines 12-14 the adjust branch: only the entry changes, the output waits for a stable
 lines 15-16 ``Algorithm.advance``
@@ -32,7 +32,7 @@ from lmerge.core.properties import Case
 
 
 class R3(Indexed):
-    """IV.D with in2t."""
+    """Algorithm R3 (IV.D) with in2t."""
 
     case = Case.R3
     name = "r3"
@@ -82,7 +82,7 @@ class R3(Indexed):
                 self.stable(inp, row, index, out)
                 floor, max_stable = inp.floor(), self.max_stable
                 continue
-            # Line 11, line 14. The output's own integer is stored where it is equal: inputs that agree share it.
+            # Line 11, line 14. Where the ends are equal, the output's integer object is stored: inputs share it.
             shown, before = node[OUT], node[slot]
             node[slot] = shown if ve == shown else ve if ve > vs else None
             if max_stable <= ve < node[0]:
@@ -92,37 +92,37 @@ class R3(Indexed):
 
     def settle(self, node: Node, t: int, inp: Input, rows: list[Row]) -> bool:
         vs, payload = node[KEY]
-        said, shown = node[IN + inp.slot], node[OUT]
+        input_end, shown = node[IN + inp.slot], node[OUT]
         half_frozen = vs < self.max_stable
-        if half_frozen and (said is None or said < self.max_stable):
+        if half_frozen and (input_end is None or input_end < self.max_stable):
             latest = self.latest_lacked(inp)
             other = self.witness(node, latest)
-            said = None if other is None else node[IN + other.slot]
-            if said is None and shown is not None and shown > latest and t > latest:
-                said = self.max_stable
+            input_end = None if other is None else node[IN + other.slot]
+            if input_end is None and shown is not None and shown > latest and t > latest:
+                input_end = self.max_stable
         if self.final_only:
-            return self._settle_final(node, t, said, half_frozen, rows)
-        if half_frozen and said is None:
-            return bool(shown < t)  # nobody knows better: the output keeps what it has said
-        if said is None:
+            return self._settle_final(node, t, input_end, half_frozen, rows)
+        if half_frozen and input_end is None:
+            return bool(shown < t)  # no input has another end: the output keeps its own
+        if input_end is None:
             if shown is not None:  # lines 20-25: InVe = Vs, the event is removed
                 rows.append((ADJUST, vs, vs, shown, payload))
             return True
         if shown is None:
-            rows.append((INSERT, vs, said, 0, payload))
-            node[OUT] = said
-        elif said != shown and (said < t or shown < t):  # lines 22-25
-            rows.append((ADJUST, vs, said, shown, payload))
-            node[OUT] = said
-        return bool(said < t)  # line 26
+            rows.append((INSERT, vs, input_end, 0, payload))
+            node[OUT] = input_end
+        elif input_end != shown and (input_end < t or shown < t):  # lines 22-25
+            rows.append((ADJUST, vs, input_end, shown, payload))
+            node[OUT] = input_end
+        return bool(input_end < t)  # line 26
 
-    def _settle_final(self, node: Node, t: int, said: int | None, half_frozen: bool, rows: list[Row]) -> bool:
-        """Final-only: an event is shown when its end cannot change any more, which at stable(+inf) none can."""
+    def _settle_final(self, node: Node, t: int, input_end: int | None, half_frozen: bool, rows: list[Row]) -> bool:
+        """Final-only: show an event when its end cannot change any more. At stable(+inf) no end can change."""
         vs, payload = node[KEY]
-        if said is None:
+        if input_end is None:
             return True
-        if said < t or t == INF:
-            rows.append((INSERT, vs, said, 0, payload))
+        if input_end < t or t == INF:
+            rows.append((INSERT, vs, input_end, 0, payload))
             return True
         if not half_frozen:
             self.hold(node)
@@ -139,7 +139,7 @@ class R3(Indexed):
         ve = node[IN + slot]
         return ve is not None and self.max_stable <= ve <= latest
 
-    def says(self, node: Node, slot: int, ve: int) -> bool:
+    def has_end(self, node: Node, slot: int, ve: int) -> bool:
         return bool(node[IN + slot] == ve)
 
     def copies(self, node: Node, slot: int) -> int:
@@ -147,7 +147,7 @@ class R3(Indexed):
 
     def shown(self) -> Iterator[Event] | None:
         if self.final_only:
-            return None  # what is shown leaves the index at once
+            return None  # an event leaves the index when it is shown
         return (Event(vs, payload, node[OUT]) for (vs, payload), node in self.nodes.items() if node[OUT] is not None)
 
     def check(self) -> None:
@@ -176,7 +176,7 @@ class R3(Indexed):
         self.nodes[key] = [event.vs, key, event.ve, *([None] * self.slots)]
 
     def adopt_delivered(self, slot: int, vs: int, payload: bytes, ve: int, out: BatchBuilder) -> None:
-        """Enter what an input has delivered before a switch, and emit it if the output has not shown it."""
+        """Enter an event that an input delivered before a switch, and emit it if the output has not shown it."""
         key = (vs, payload)
         node = self.nodes.get(key)
         if node is None:
@@ -190,7 +190,7 @@ class R3(Indexed):
     def _first_insert(
         self, inp: Input, slot: int, vs: int, ve: int, payload: bytes, lazy: bool, out: BatchBuilder
     ) -> None:
-        """Lines 5-10."""
+        """Add the node of a new event (lines 5-10)."""
         key = (vs, payload)
         node: Node = [vs, key, None, *([None] * self.slots)]
         node[slot] = ve
@@ -210,30 +210,30 @@ class R3(Indexed):
             out.insert(payload, vs, ve)
 
     def _follow(self, node: Node, inp: Input, slot: int, before: int | None, out: BatchBuilder) -> None:
-        """V.A: an input has changed its entry; whether the output follows at once is the policy's choice."""
+        """Let the output follow an entry that an input has changed, if the policy shows the change at once (V.A)."""
         vs, payload = node[KEY]
-        said, shown = node[slot], node[OUT]
+        input_end, shown = node[slot], node[OUT]
         unfrozen = vs >= self.max_stable
         if self.by_unfrozen and unfrozen:
-            self.unfrozen[inp.slot] += (said is not None) - (before is not None)
+            self.unfrozen[inp.slot] += (input_end is not None) - (before is not None)
         if shown is None:
-            if said is not None and unfrozen and self.wants(node, inp, 0):
-                node[OUT] = said
-                out.insert(payload, vs, said)
-        elif said != shown and self.follows(inp) and self._agreed(node, said):
-            if said is None:
+            if input_end is not None and unfrozen and self.should_show(node, inp, 0):
+                node[OUT] = input_end
+                out.insert(payload, vs, input_end)
+        elif input_end != shown and self.follows(inp) and self._agreed(node, input_end):
+            if input_end is None:
                 if unfrozen:
                     node[OUT] = None
                     out.adjust(payload, vs, shown, vs)
-            elif unfrozen or said >= self.max_stable:
-                node[OUT] = said
-                out.adjust(payload, vs, shown, said)
+            elif unfrozen or input_end >= self.max_stable:
+                node[OUT] = input_end
+                out.adjust(payload, vs, shown, input_end)
 
-    def _agreed(self, node: Node, said: int | None) -> bool:
-        """Quorum: whether enough inputs have the end ``said``; None: whether too few have the event."""
+    def _agreed(self, node: Node, input_end: int | None) -> bool:
+        """Quorum: return whether enough inputs have the end ``input_end``; None: whether too few have the event."""
         if self.policy.show is not Show.QUORUM:
             return True
-        if said is None:
+        if input_end is None:
             return self.support(node, 0) < self.quorum()
-        agreed: int = sum(node[IN + inp.slot] == said for inp in self.inputs.values() if inp.counts)
+        agreed: int = sum(node[IN + inp.slot] == input_end for inp in self.inputs.values() if inp.counts)
         return agreed >= self.quorum()

@@ -1,21 +1,21 @@
 """Algorithm R4 (IV.E) on in3t: no restrictions, the TDB is a multiset.
 
 An entry of a node is the third tier: the sorted list of the ends of that input's (or the output's) events with
-this (Vs, payload), None where there are none. A sorted list holds each end as often as it occurs, which is the
-paper's count; it is searched by bisection.
+this (Vs, payload), None where there are none. The list holds each end as often as it occurs, which is the paper's
+count. It is searched by bisection.
 
 The invariants of IV.E, and where they are kept:
 
-* The output has no more events for a (Vs, payload) than the input that has most: ``_follow`` inserts only if the
+* The output has no more events for a (Vs, payload) than the input that has most: ``_note_change`` inserts only if the
   input now has more than the output.
 * When a Vs becomes half frozen, the output has exactly as many events as the freezing input:
   ``_adjust_output_count``.
 * When an end becomes fully frozen, the output has as many events with that end as the freezing input:
   ``_adjust_output``.
 
-The paper leaves the choice of events to adjust open. Here: events that need not change stay, ends are paired in
-ascending order, and an event moves to an end that the freezing input has and the output lacks. That is the
-smallest number of adjusts that meets the invariants.
+The paper leaves the choice of events to adjust open. Here, events that need not change stay as they are. The others
+move to ends that the freezing input has and the output lacks, paired in ascending order. That is the smallest number
+of adjusts that meets the invariants.
 """
 
 from __future__ import annotations
@@ -37,19 +37,20 @@ from lmerge.core.policy import Closing, Policy, Show
 from lmerge.core.properties import Case
 
 Ends = list[int]
-SCANNED_MAX: Final = 16  # up to so many ends of one node a heap costs more than a look at all of them
+SCANNED_MAX: Final = 16  # for at most this many ends of one node, a scan costs less than a heap
 
 
 class R4(Indexed):
-    """IV.E with in3t."""
+    """Algorithm R4 (IV.E) with in3t."""
 
     case = Case.R4
     name = "r4"
 
     def __init__(self, inputs: Mapping[str, Input], policy: Policy, closing: Closing) -> None:
         super().__init__(inputs, policy, closing)
-        # Where adjusts are shown at once: by node and place of an input, a heap that has every end which the output has
-        # more often than that input, and others. Made where it is asked for, dropped when a stable visits the node.
+        # Used where adjusts are shown at once. By node and place of an input: a heap that contains every end that the
+        # output has more often than that input. It may contain other ends too. It is built on first use and dropped
+        # when a stable visits the node.
         self.lacked: dict[Key, dict[int, Ends]] = {}
 
     def apply(self, inp: Input, batch: AnyBatch, start: int, out: BatchBuilder) -> None:
@@ -81,7 +82,7 @@ class R4(Indexed):
                 elif keyed and node[slot]:
                     raise violations.duplicate_key(inp.name, row, index)
                 if ve > vs:
-                    self._heard(node, inp, slot, ve, None, out)
+                    self._note_change(node, inp, slot, ve, None, out)
             elif kind == ADJUST:
                 refusal = self.refuse_adjust(inp, row, index)
                 if refusal is not None:
@@ -95,7 +96,7 @@ class R4(Indexed):
                     raise violations.unknown_event(inp.name, row, index, known)
                 if self.lacked:
                     self._note_lacked(node, (slot,), vold)
-                self._heard(node, inp, slot, ve if ve > vs else None, vold, out)
+                self._note_change(node, inp, slot, ve if ve > vs else None, vold, out)
             else:
                 self.stable(inp, row, index, out)
                 floor = inp.floor()
@@ -106,33 +107,33 @@ class R4(Indexed):
             self.lacked.pop(node[KEY], None)
         half_frozen = vs < self.max_stable
         low = self.max_stable if half_frozen else NEG_INF
-        said = _from(node[IN + inp.slot], low)
+        input_ends = _from(node[IN + inp.slot], low)
         shown = _from(node[OUT], low)
         latest = self.latest_lacked(inp) if half_frozen else INF
-        if half_frozen and not said:
+        if half_frozen and not input_ends:
             other = self.witness(node, latest)
-            said = [] if other is None else _by(_from(node[IN + other.slot], low), latest)
-            if not (said or self.final_only or t > latest):  # nobody knows better: the output keeps what it has said
+            input_ends = [] if other is None else _by(_from(node[IN + other.slot], low), latest)
+            if not (input_ends or self.final_only or t > latest):  # the output keeps its own
                 node[OUT] = _from(shown, t)
                 return not node[OUT]
         if self.final_only:
-            return self._settle_final(node, t, said, half_frozen, rows)
+            return self._settle_final(node, t, input_ends, half_frozen, rows)
         if latest < INF:
-            said = _without_doubtful(said, shown, self.right_from)
+            input_ends = _without_doubtful(input_ends, shown, self.right_from)
         if not half_frozen:
-            _adjust_output_count(vs, payload, said, shown, rows)
-        _adjust_output(vs, payload, t, said, shown, rows)
+            _adjust_output_count(vs, payload, input_ends, shown, rows)
+        _adjust_output(vs, payload, t, input_ends, shown, rows)
         if t > latest:
-            _end_lacked(vs, payload, latest, low, said, shown, rows)
-        # Fully frozen ends are done with, in the output and in the input that froze them.
+            _end_lacked(vs, payload, latest, low, input_ends, shown, rows)
+        # Fully frozen ends are removed from the output's entry and from that of the input that froze them.
         node[OUT] = _from(shown, t)
         node[IN + inp.slot] = _from(node[IN + inp.slot], t) or None
         return not node[OUT]  # line 27: with equal counts, the same as GetMaxVe(s) < t
 
-    def _settle_final(self, node: Node, t: int, said: Ends, half_frozen: bool, rows: list[Row]) -> bool:
+    def _settle_final(self, node: Node, t: int, input_ends: Ends, half_frozen: bool, rows: list[Row]) -> bool:
         vs, payload = node[KEY]
-        live = [] if t == INF else _from(said, t)
-        rows += [(INSERT, vs, ve, 0, payload) for ve in said[: len(said) - len(live)]]
+        live = [] if t == INF else _from(input_ends, t)
+        rows += [(INSERT, vs, ve, 0, payload) for ve in input_ends[: len(input_ends) - len(live)]]
         if not live:
             return True
         if not half_frozen:
@@ -151,7 +152,7 @@ class R4(Indexed):
     def has_live_entry(self, node: Node, slot: int, latest: int) -> bool:
         return bool(_by(_from(node[IN + slot], self.max_stable), latest))
 
-    def says(self, node: Node, slot: int, ve: int) -> bool:
+    def has_end(self, node: Node, slot: int, ve: int) -> bool:
         return ve in (node[IN + slot] or ())
 
     def copies(self, node: Node, slot: int) -> int:
@@ -191,8 +192,10 @@ class R4(Indexed):
                 assert shown[0] >= self.max_stable, "a fully frozen end is still in the index"
 
     def state(self) -> State:
-        rows = [[key[0], b64encode(key[1]).decode(), *(e or None for e in self.entries(node))]
-                for key, node in sorted(self.nodes.items())]
+        rows = [
+            [key[0], b64encode(key[1]).decode(), *(e or None for e in self.entries(node))]
+            for key, node in sorted(self.nodes.items())
+        ]
         return super().state() | {"nodes": rows}
 
     def load_nodes(self, rows: list[Any]) -> None:
@@ -206,7 +209,7 @@ class R4(Indexed):
         node[OUT] = sorted((node[OUT] or []) + [event.ve] * copies)
 
     def adopt_delivered(self, slot: int, vs: int, payload: bytes, ve: int, out: BatchBuilder) -> None:
-        """Enter what an input has delivered before a switch, and emit it if the output has shown fewer events."""
+        """Enter an event that an input delivered before a switch, and emit it if the output has shown fewer events."""
         if vs < self.max_stable and (vs, payload) not in self.nodes:
             return
         node = self.node((vs, payload))
@@ -215,21 +218,24 @@ class R4(Indexed):
             _add(node, OUT, ve)
             out.insert(payload, vs, ve)
 
-    def adopt_said(self, key: tuple[int, bytes], slot: int, ve: int) -> None:
-        """Enter what an input says about an event on a switch from R3."""
+    def adopt_entry(self, key: tuple[int, bytes], slot: int, ve: int) -> None:
+        """Enter the end of an event on an input, on a switch from R3."""
         self.node(key)[IN + slot] = [ve]
 
     def node(self, key: tuple[int, bytes]) -> Node:
-        """The node of a key, made on a switch if it is not there."""
+        """Return the node of a key. Used on a switch, which makes the node if it does not exist."""
         node = self.nodes.get(key)
         if node is None:
             node = self.nodes[key] = [key[0], key, None, *([None] * self.slots)]
         return node
 
-    def _heard(
+    def _note_change(
         self, node: Node, inp: Input, slot: int, ve: int | None, vold: int | None, out: BatchBuilder
     ) -> None:
-        """Lines 8 and 15: ``inp`` now has an event that ends at ``ve`` (None: one less); the output may follow."""
+        """Enter that ``inp`` has one more event with the end ``ve`` (None: one event less); the output may follow.
+
+        Lines 8 and 15. ``vold``: the former end of the event where it was adjusted.
+        """
         if ve is not None:
             if node[slot] is None:
                 node[slot] = [ve]
@@ -240,20 +246,23 @@ class R4(Indexed):
         unfrozen = vs >= self.max_stable
         if self.by_unfrozen and unfrozen:
             self.unfrozen[inp.slot] += (ve is not None) - (vold is not None)
-        if vold is None and ve is not None and unfrozen and self._wants(node, inp, slot):  # lines 9-11
+        if vold is None and ve is not None and unfrozen and self._should_show_another(node, inp, slot):  # lines 9-11
             self._show(node, ve)
             out.insert(payload, vs, ve)
         elif self.follows(inp):
             self._reflect(node, inp, ve, vold, unfrozen, out)
 
-    def _wants(self, node: Node, inp: Input, slot: int) -> bool:
-        """V.A: whether the output shows one more event now; never more than the input has that has most."""
+    def _should_show_another(self, node: Node, inp: Input, slot: int) -> bool:
+        """V.A: return whether the output shows one more event now. It never has more events than any single input."""
         shown = len(node[OUT] or ())
-        said: Ends = node[slot] or []
-        return len(said) > shown and self.wants(node, inp, shown)
+        input_ends: Ends = node[slot] or []
+        return len(input_ends) > shown and self.should_show(node, inp, shown)
 
     def _agreed(self, node: Node, ve: int | None) -> bool:
-        """Quorum: whether enough inputs have one more event with the end ``ve``; None: whether too few have as many."""
+        """Quorum: return whether enough inputs have one more event with the end ``ve`` than the output.
+
+        ``ve`` None: whether too few inputs have as many events as the output.
+        """
         if self.policy.show is not Show.QUORUM:
             return True
         shown = node[OUT] or []
@@ -265,7 +274,7 @@ class R4(Indexed):
     def _reflect(
         self, node: Node, inp: Input, ve: int | None, vold: int | None, unfrozen: bool, out: BatchBuilder
     ) -> None:
-        """Eager: one output event that the input does not have becomes what the input has just said."""
+        """Eager: adjust one output event that the input does not have to the end that the input has just delivered."""
         slot = IN + inp.slot
         vs, payload = node[KEY]
         low = NEG_INF if unfrozen else self.max_stable
@@ -282,25 +291,25 @@ class R4(Indexed):
                 _remove(node[OUT], old)
                 self._show(node, ve)
                 out.adjust(payload, vs, old, ve)
-        elif vold is not None and unfrozen and self._wants(node, inp, slot):  # removed before, and now wanted again
+        elif vold is not None and unfrozen and self._should_show_another(node, inp, slot):  # the output removed it
             self._show(node, ve)
             out.insert(payload, vs, ve)
 
     def _lacked_by(self, node: Node, slot: int, low: int, vold: int | None) -> int | None:
-        """An end from ``low`` on that the output has more often than the input: ``vold`` if it is one, else the first.
+        """Return an end from ``low`` on that the output has more often than the input: ``vold`` if it is, or the first.
 
-        Amortised O(log n) of n ends: the heaps are made anew after as many changes as they have ends.
+        Amortised O(log n) of n ends: a heap is built again after as many changes as it has ends.
         """
-        said, shown = node[slot], node[OUT]
-        if vold is not None and vold >= low and _exceeds(shown, said, vold):
+        input_ends, shown = node[slot], node[OUT]
+        if vold is not None and vold >= low and _exceeds(shown, input_ends, vold):
             return vold
         if len(shown or ()) <= SCANNED_MAX:
-            return next(iter(_minus(_from(shown, low), said or [])), None)
+            return next(iter(_minus(_from(shown, low), input_ends or [])), None)
         heaps = self.lacked.setdefault(node[KEY], {})
         heap = heaps.get(slot)
         if heap is None:
-            heap = heaps[slot] = _minus(_from(shown, low), said or [])
-        while heap and (heap[0] < low or not _exceeds(shown, said, heap[0])):
+            heap = heaps[slot] = _minus(_from(shown, low), input_ends or [])
+        while heap and (heap[0] < low or not _exceeds(shown, input_ends, heap[0])):
             heapq.heappop(heap)
         return heap[0] if heap else None
 
@@ -311,7 +320,7 @@ class R4(Indexed):
             self._note_lacked(node, tuple(self.lacked.get(node[KEY], ())), ve)
 
     def _note_lacked(self, node: Node, slots: Iterable[int], ve: int) -> None:
-        """The inputs with these places in ``node`` may have ``ve`` less often than the output from now on."""
+        """Push ``ve`` on the heaps of these inputs: they may have it less often than the output from now on."""
         heaps = self.lacked.get(node[KEY], {})
         for slot in slots:
             heap = heaps.get(slot)
@@ -321,66 +330,68 @@ class R4(Indexed):
                     del heaps[slot]
 
 
-def _adjust_output_count(vs: int, payload: bytes, said: Ends, shown: Ends, rows: list[Row]) -> None:
-    """AdjustOutputCount: as many output events as the freezing input has. Changes ``shown``."""
-    if len(shown) == len(said):
+def _adjust_output_count(vs: int, payload: bytes, input_ends: Ends, shown: Ends, rows: list[Row]) -> None:
+    """Give the output as many events as the freezing input has (AdjustOutputCount). Changes ``shown``."""
+    if len(shown) == len(input_ends):
         return
-    surplus, missing = _minus(shown, said), _minus(said, shown)
-    while len(shown) > len(said):
+    surplus, missing = _minus(shown, input_ends), _minus(input_ends, shown)
+    while len(shown) > len(input_ends):
         old = surplus.pop()
         _remove(shown, old)
         rows.append((ADJUST, vs, vs, old, payload))
-    for ve in missing[: len(said) - len(shown)]:
+    for ve in missing[: len(input_ends) - len(shown)]:
         insort(shown, ve)
         rows.append((INSERT, vs, ve, 0, payload))
 
 
-def _adjust_output(vs: int, payload: bytes, t: int, said: Ends, shown: Ends, rows: list[Row]) -> None:
-    """AdjustOutput: for every end below ``t``, as many output events as the freezing input has. Changes ``shown``.
+def _adjust_output(vs: int, payload: bytes, t: int, input_ends: Ends, shown: Ends, rows: list[Row]) -> None:
+    """Give the output as many events as the freezing input for every end below ``t`` (AdjustOutput). Changes ``shown``.
 
-    With equal counts every missing end finds an event to adjust and every surplus event an end to move to. If the
-    inputs contradict each other, the counts can differ; then what cannot be matched stays as the output said it.
+    With equal counts, every missing end is matched with an event to adjust, and every surplus event with an end. If the
+    inputs contradict each other, the counts can differ. Then the output events without a match stay as they are.
     """
-    at_said, at_shown = bisect_left(said, t), bisect_left(shown, t)
-    if said[:at_said] == shown[:at_shown]:
+    at_input, at_shown = bisect_left(input_ends, t), bisect_left(shown, t)
+    if input_ends[:at_input] == shown[:at_shown]:
         return
-    missing = _minus(said[:at_said], shown[:at_shown])
-    surplus = _minus(shown[:at_shown], said[:at_said])
+    missing = _minus(input_ends[:at_input], shown[:at_shown])
+    surplus = _minus(shown[:at_shown], input_ends[:at_input])
     if len(missing) > len(surplus):  # case (1): events with a larger end come down
-        surplus += _minus(shown[at_shown:], said[at_said:])
+        surplus += _minus(shown[at_shown:], input_ends[at_input:])
     elif len(missing) < len(surplus):  # case (2): an end that the input has above t
-        missing += _minus(said[at_said:], shown[at_shown:])
+        missing += _minus(input_ends[at_input:], shown[at_shown:])
     for old, ve in zip(surplus, missing):
         _remove(shown, old)
         insort(shown, ve)
         rows.append((ADJUST, vs, ve, old, payload))
 
 
-def _without_doubtful(said: Ends, shown: Ends, right_from: int) -> Ends:
-    """``said`` without as many ends below ``right_from`` as it exceeds ``shown``: first those that ``shown`` has not.
+def _without_doubtful(input_ends: Ends, shown: Ends, right_from: int) -> Ends:
+    """Return ``input_ends`` without its doubtful excess over ``shown``.
 
-    Before the merge is right an input may have events there that never were, or the output may have frozen one under
-    another end. An output event that moved to such an end would be missing where it is relied on.
+    It removes ends below ``right_from``, at most as many as ``input_ends`` has more than ``shown``, and first those
+    that ``shown`` does not have. Before the merge is right, an input may have events there that do not exist, or the
+    output may have frozen such an event with another end. An output event that moved to such an end would be missing
+    above ``right_from``, where the output must be right.
     """
-    excess = len(said) - len(shown)
+    excess = len(input_ends) - len(shown)
     if excess <= 0:
-        return said
-    surplus = _minus(said, shown)
-    doubtful = [ve for ve in surplus + _minus(said, surplus) if ve < right_from]
-    return _minus(said, sorted(doubtful[:excess]))
+        return input_ends
+    surplus = _minus(input_ends, shown)
+    doubtful = [ve for ve in surplus + _minus(input_ends, surplus) if ve < right_from]
+    return _minus(input_ends, sorted(doubtful[:excess]))
 
 
-def _end_lacked(vs: int, payload: bytes, latest: int, low: int, said: Ends, shown: Ends, rows: list[Row]) -> None:
-    """What the output shows with an end after ``latest``, and the freezing input has not, ends at ``low``."""
-    lacked = [ve for ve in _minus(shown, said) if ve > latest]
-    for old in lacked[: max(0, len(shown) - len(said))]:
+def _end_lacked(vs: int, payload: bytes, latest: int, low: int, input_ends: Ends, shown: Ends, rows: list[Row]) -> None:
+    """Adjust output events that end after ``latest`` and that the freezing input lacks: they end at ``low``."""
+    lacked = [ve for ve in _minus(shown, input_ends) if ve > latest]
+    for old in lacked[: max(0, len(shown) - len(input_ends))]:
         _remove(shown, old)
         insort(shown, low)
         rows.append((ADJUST, vs, low, old, payload))
 
 
 def _minus(left: Ends, right: Ends) -> Ends:
-    """Multiset difference of sorted lists, ascending."""
+    """Return the multiset difference of two sorted lists, ascending."""
     difference = []
     at = 0
     for ve in left:
@@ -394,7 +405,7 @@ def _minus(left: Ends, right: Ends) -> Ends:
 
 
 def _exceeds(left: Ends | None, right: Ends | None, ve: int) -> bool:
-    """Whether ``ve`` is more often in ``left`` than in ``right``. O(log n)."""
+    """Return whether ``ve`` is more often in ``left`` than in ``right``. O(log n)."""
     return _count(left, ve) > _count(right, ve)
 
 
@@ -403,12 +414,12 @@ def _count(ends: Ends | None, ve: int) -> int:
 
 
 def _from(ends: Ends | None, low: int) -> Ends:
-    """The ends that are not below ``low``, as a new list."""
+    """Return the ends that are not below ``low``, as a new list."""
     return ends[bisect_left(ends, low) :] if ends else []
 
 
 def _by(ends: Ends, latest: int) -> Ends:
-    """The ends that are not above ``latest``."""
+    """Return the ends that are not above ``latest``."""
     return ends[: bisect_right(ends, latest)]
 
 
@@ -420,7 +431,7 @@ def _add(node: Node, at: int, ve: int) -> None:
 
 
 def _remove(ends: Ends | None, ve: int | None) -> bool:
-    """Take one ``ve`` out of ``ends``; False if there is none."""
+    """Remove one ``ve`` from ``ends``; False if there is none."""
     if not ends or ve is None:
         return False
     at = bisect_left(ends, ve)

@@ -1,97 +1,61 @@
-"""A merge that goes on where another one ended: it has said exactly this output, and has no inputs.
+"""Resumes a merge where another one ended: the new merge has emitted exactly this output, and has no inputs.
 
-No state of inputs is needed. A replica that attaches again says its live events (V.B), so with the live output, the
-stable point and the fence of incarnations everything comes back: what was said is in the index as the output's own, a
-replica that repeats it changes nothing, and one that knows better adjusts it as it would have before.
+No state of inputs is needed. A replica that attaches again delivers its live events (V.B). So the live output, the
+stable point and the fence of incarnations are enough. The emitted events are in the index as the output's own entries.
+A replica that repeats an event changes nothing, and one that has another end adjusts it as before.
 
-* R3 and R4: the live events are the output's entries of the nodes; no input has any.
-* R0-R2: MaxVs and what was said there follow from the live events; below the stable point nothing is said (see
-  ``insert_only``). R1 needs the events at MaxVs in the order in which they were said: ``said_events`` gives them so.
-  R2 goes by copies if a payload comes twice there, else by the key, until an input attaches that promises none.
-* Final-only shows events before its stable point comes to them, and its index forgets them then. A resumed merge
-  begins at that stable point with an empty index and will find them final once more: ``Said`` holds them back.
+* R3 and R4: the live events are the output's entries of the nodes; no input has an entry.
+* R0-R2: MaxVs and the elements emitted there follow from the live events; below the stable point nothing is emitted
+  (see ``insert_only``). R1 needs the events at MaxVs in the order in which they were emitted: ``emitted_events``
+  returns them in that order. R2 counts copies if a payload comes twice there, else it uses the key, until an input
+  attaches that promises none.
+* Final-only shows events before its stable point reaches them, and its index forgets them then. A resumed merge begins
+  at that stable point with an empty index, and would emit them again: ``emitted.EmittedOutput`` drops these repeats.
 
-Built as a snapshot, and loaded as one, so both engines do it.
+The state is built as a snapshot and loaded as one, so both engines support it.
 """
 
 from __future__ import annotations
 
 import json
-from base64 import b64decode, b64encode
+from base64 import b64decode
 from binascii import b2a_base64
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from itertools import groupby, pairwise
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from lmerge.core import engines
 from lmerge.core.batch import AnyBatch, BatchBuilder, Row
 from lmerge.core.elements import INSERT, NEG_INF, STABLE, Event, show_time
-from lmerge.core.engine import ALGORITHMS
+from lmerge.core.engines import selection
+from lmerge.core.engines.python_engine import ALGORITHMS
+from lmerge.core.merge import Merge
+from lmerge.core.merge_config import DEFAULTS, MergeConfig
 from lmerge.core.policy import Show
-from lmerge.core.properties import Case
+from lmerge.core.properties import R3_MINUS, Case
+from lmerge.core.snapshot import merge_of
 from lmerge.errors import UsageError
 
-if TYPE_CHECKING:
-    from lmerge.core.merge import Merge
-
-ORDERLY: Final = "r1"  # the algorithm that goes by the order of what was said
+KEEPS_ORDER: Final = Case.R1.algorithm  # the algorithm that needs the order of the emitted events
 
 
-class Said:
-    """Events that the output has said, and that the algorithm will want to say once more."""
+class OutputReplay:
+    """Rebuilds the live output of a merge from the output that it has emitted. ``running``: its algorithm."""
 
-    def __init__(self, events: Iterable[Event] = ()) -> None:
-        self.events = Counter(events)
-
-    def __bool__(self) -> bool:
-        return bool(self.events)
-
-    def held_back(self, batch: AnyBatch) -> AnyBatch:
-        """The output without what it has said already; the stables in it tell what is past and done with."""
-        builder = BatchBuilder()
-        for row in batch.rows():
-            event = Event(row[1], row[4], row[2])
-            if row[0] == INSERT and self.events[event] > 0:
-                self.events[event] -= 1
-                continue
-            builder.rows.append(row)
-            if row[0] == STABLE:
-                self.events = Counter({e: n for e, n in self.events.items() if n and e.ve >= row[1]})
-        self.events = +self.events
-        return builder.build()
-
-    def among(self, live: AnyBatch) -> AnyBatch:
-        """The live events of an engine, and these."""
-        rows = [(INSERT, e.vs, e.ve, 0, e.payload) for e in self.events.elements()]
-        inserts = [row for row in live.rows() if row[0] == INSERT]
-        stables = [row for row in live.rows() if row[0] != INSERT]
-        builder = BatchBuilder()
-        builder.rows = sorted(rows + inserts, key=_by_event) + stables
-        return builder.build()
-
-    def dump(self) -> list[list[Any]]:
-        """As plain data."""
-        return [[e.vs, b64encode(e.payload).decode(), e.ve] for e in sorted(self.events.elements())]
-
-
-class Replay:
-    """The live output of a merge, found again from what it has said. ``running``: its algorithm."""
-
-    def __init__(self, running: str, engine: str = engines.AUTO) -> None:
-        self._tdb = engines.live_tdb("output", engine)
-        self._is_orderly = running == ORDERLY
-        self._slot: list[Row] = []  # what was said at MaxVs, in order
+    def __init__(self, running: str, engine: str = selection.AUTO) -> None:
+        self._tdb = selection.live_tdb("output", engine)
+        self._keeps_order = running == KEEPS_ORDER
+        self._slot: list[Row] = []  # the elements emitted at MaxVs, in order
 
     @property
     def stable_point(self) -> int:
         return self._tdb.stable_point
 
-    def say(self, batch: AnyBatch) -> None:
-        """The merge has said this next. Raises InputViolation if no stream can say it."""
+    def add(self, batch: AnyBatch) -> None:
+        """Add the next output batch of the merge. Raises InputViolation if it breaks a rule of streams."""
         self._tdb.apply_batch(batch)
-        if self._is_orderly:
+        if self._keeps_order:
             for row in batch.rows():
                 if row[0] == INSERT:
                     if self._slot and row[1] > self._slot[0][1]:
@@ -99,7 +63,7 @@ class Replay:
                     self._slot.append(row)
 
     def live_events(self) -> AnyBatch:
-        """As ``said_events`` of the merge."""
+        """Return what ``emitted_events`` of the merge would return."""
         builder = BatchBuilder()
         slot = self._slot if self._slot and self._slot[0][1] >= self.stable_point else []
         for vs, payload, ve in self._tdb.live_events():
@@ -111,10 +75,10 @@ class Replay:
         return builder.build()
 
 
-def said_events(merge: Merge) -> AnyBatch:
-    """``Merge.live_events`` as ``resumed`` needs them: under R1 those at MaxVs in the order in which they were said."""
+def emitted_events(merge: Merge) -> AnyBatch:
+    """Return ``Merge.live_events`` for ``resumed``: under R1 those at MaxVs in the order in which they were emitted."""
     live = merge.live_events()
-    if merge.algorithm != ORDERLY:
+    if merge.algorithm != KEEPS_ORDER:
         return live
     state = {name: json.loads(text) for name, text in merge._engine.state().items()}
     max_vs = state["max_vs"]
@@ -129,15 +93,23 @@ def said_events(merge: Merge) -> AnyBatch:
 
 
 def resumed(
-    live: AnyBatch, stable_point: int, running: str, settings: Mapping[str, Any], incarnations: Mapping[str, int],
-    engine: str, shards: int, right_from: int,
+    live: AnyBatch,
+    stable_point: int,
+    running: str,
+    config: MergeConfig = DEFAULTS,
+    *,
+    incarnations: Mapping[str, int] | None = None,
+    right_from: int = NEG_INF,
 ) -> Merge:
-    """See ``Merge.resumed``. ``settings``: those of a snapshot."""
-    from lmerge.core.merge import Merge
-    from lmerge.core.snapshot import merge_of
+    """Return a merge that has emitted exactly this output and has no inputs. Used after a restart.
 
-    fresh = Merge(**settings, engine=engine, shards=shards)
-    running = _what_runs(fresh, running)
+    ``live``: its live events at ``stable_point``, from ``emitted_events`` or ``OutputReplay``.
+    ``running``: the algorithm that ran. ``config``: of the merge that continues. ``incarnations``: the fence.
+    ``right_from``: the largest join_at of an input that was admitted before it. Raises UsageError if such a merge
+    cannot have emitted this output, or if the configuration does not allow it to continue.
+    """
+    fresh = Merge(config)
+    running = _algorithm_of(fresh, running)
     inserts = [row for row in live.rows() if row[0] == INSERT]
     events = sorted((vs, payload, ve) for _, vs, ve, _, payload in inserts if ve > vs)
     _check_events(events, stable_point, running)
@@ -147,33 +119,44 @@ def resumed(
     plain = [[vs, _text(payload), ve] for vs, payload, ve in events] if tracks_apart or is_final else []
     document = {
         "version": 1,
-        "settings": {**settings, "policy": str(fresh.policy), "closing": str(fresh.closing)},
-        "refused": 0, "late": 0, "received": [0, 0, 0],
+        "settings": {
+            "algorithm": config.algorithm,
+            "policy": str(fresh.policy),
+            "closing": str(fresh.closing),
+            "allow_downgrade": config.allow_downgrade,
+            "track_live": config.track_live,
+        },
+        "refused": 0,
+        "late": 0,
+        "received": [0, 0, 0],
         "emitted": [len(inserts), 0, int(stable_point > NEG_INF)],
         "started": bool(inserts) or stable_point > NEG_INF,
-        "incarnations": dict(incarnations),
+        "incarnations": dict(incarnations or {}),
         "inputs": [],
         "algorithm": {
-            "name": running, "reason": f"{running} ran when the merge ended", "max_stable": stable_point,
-            "announced": stable_point, **({"right_from": right_from} if right_from > stable_point else {}),
+            "name": running,
+            "reason": f"{running} ran when the merge ended",
+            "max_stable": stable_point,
+            "announced": stable_point,
+            **({"right_from": right_from} if right_from > stable_point else {}),
             **_state(running, [] if is_final else events, inserts, stable_point),
         },
         "live": ([] if is_final else plain) if tracks_apart else None,
         **({"said": plain} if is_final and plain else {}),
     }
-    return merge_of(document, engine, shards)
+    return merge_of(document, config.engine, config.shards)
 
 
-def _what_runs(fresh: Merge, running: str) -> str:
-    """``running``, or something more general if the settings need that. Raises UsageError if they need less."""
-    if running not in ALGORITHMS or running == "r3-":
+def _algorithm_of(fresh: Merge, running: str) -> str:
+    """Return ``running``, or a more general algorithm if the settings need one. Raises UsageError if they need less."""
+    if running not in ALGORITHMS or running == R3_MINUS:
         raise UsageError(f"cannot resume a merge that ran {running!r}")
     if fresh.fixed is not None and ALGORITHMS[fresh.algorithm].case < ALGORITHMS[running].case:
         raise UsageError(
             f"cannot resume: the merge ran {running}, and the algorithm is fixed to {fresh.fixed}, which is less "
             "general"
         )
-    return max(running, fresh.algorithm)  # r0 < r1 < ... in words too
+    return max(running, fresh.algorithm)  # r0 < r1 < ... as text too
 
 
 def _check_events(events: list[tuple[int, bytes, int]], stable_point: int, running: str) -> None:
@@ -182,27 +165,25 @@ def _check_events(events: list[tuple[int, bytes, int]], stable_point: int, runni
         raise UsageError(
             f"cannot resume at {show_time(stable_point)}: {Event(*first)} is not live there, it is fully frozen"
         )
-    if running == "r3":
+    if running == Case.R3.algorithm:
         for one, other in pairwise(events):
             if one[:2] == other[:2]:
                 raise UsageError(f"cannot resume {running}: {Event(*one)} and {Event(*other)} have the same key")
 
 
-def _state(
-    running: str, events: list[tuple[int, bytes, int]], inserts: list[Row], stable_point: int
-) -> dict[str, Any]:
-    """The running algorithm's own fields."""
-    if running == "r3":
+def _state(running: str, events: list[tuple[int, bytes, int]], inserts: list[Row], stable_point: int) -> dict[str, Any]:
+    """Return the snapshot fields of the running algorithm."""
+    if running == Case.R3.algorithm:
         return {"slots": 0, "nodes": [[vs, _text(payload), ve] for vs, payload, ve in events]}
-    if running == "r4":
+    if running == Case.R4.algorithm:
         same = groupby(events, key=itemgetter(0, 1))
         return {"slots": 0, "nodes": [[vs, _text(payload), [e[2] for e in of]] for (vs, payload), of in same]}
     max_vs = max((row[1] for row in inserts), default=NEG_INF)
     slot = [(_text(payload), ve) for _, vs, ve, _, payload in inserts if vs == max_vs]
-    if running == "r0":
+    if running == Case.R0.algorithm:
         return {"max_vs": max_vs, "last": slot[-1] if slot else None}
-    if running == ORDERLY:
-        if max_vs < stable_point:  # nothing more is said there, and the order in which it was said is not known
+    if running == KEEPS_ORDER:
+        if max_vs < stable_point:  # nothing more is emitted there, and the order in which it was emitted is not known
             return {"max_vs": stable_point, "slot": []}
         return {"max_vs": max_vs, "slot": slot}
     ends = dict(sorted(slot))
@@ -212,9 +193,5 @@ def _state(
 
 
 def _text(payload: bytes) -> str:
-    """As it stands in snapshots; a hundred thousand of them are made at a restart."""
+    """Return a payload as snapshots store it. A restart calls this a hundred thousand times."""
     return b2a_base64(payload, newline=False).decode()
-
-
-def _by_event(row: Row) -> tuple[int, bytes, int]:
-    return row[1], row[4], row[2]

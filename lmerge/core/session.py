@@ -1,7 +1,7 @@
-"""Recorded sessions: the public JSON-lines format, read and written (DESIGN 9).
+"""Reads and writes recorded sessions, the public JSON-lines format (docs/session-format.md).
 
-One object a line. ``replay`` runs a session through a merge, ``serve --record`` writes one, ``publish`` reads element
-lines, and other programs drive all of them: the format is strict, so that a mistake is found on its line.
+One object per line. ``replay`` runs a session through a merge, ``serve --record`` writes one, ``publish`` reads element
+lines, and other programs produce input for all of them. The format is strict, so a mistake is reported on its line.
 
     {"op":"attach","input":"a","properties":["insert-only","ordered"],"join_at":null,"role":"active"}
     {"op":"insert","input":"a","payload":"A","vs":6,"ve":7}
@@ -11,11 +11,11 @@ lines, and other programs drive all of them: the format is strict, so that a mis
     {"op":"excuse","input":"a"}
     {"op":"detach","input":"a"}
 
-``admit``: an input that is right only from its ``join_at`` on counts from here, though the merge is not there yet
-(``Merge.admit``); so a server begins whose first input joins late. ``excuse``: nobody's lead is measured by the input
-until it has a new stable point (``Merge.excuse``).
+``admit``: an input that is right only from its ``join_at`` on counts from here, although the merge has not reached that
+time (``Merge.admit``). A server whose first input joins late begins in this way. ``excuse``: the lead of others is not
+measured by the input until it has a new stable point (``Merge.excuse``).
 
-A payload is a string (its UTF-8 bytes) or ``{"b64": "..."}``. A time is an integer of 64 bits, ``"inf"`` or ``"-inf"``.
+A payload is a string (its UTF-8 bytes) or ``{"b64": "..."}``. A time is a 64-bit integer, ``"inf"`` or ``"-inf"``.
 Lines of a stream, such as the output, have no ``input``. Blank lines are skipped. Unknown keys are an error.
 """
 
@@ -30,7 +30,7 @@ from typing import Any, Final, TypeAlias
 
 from lmerge.core.batch import Row
 from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF, STABLE
-from lmerge.core.inputs import ACTIVE, ROLES
+from lmerge.core.inputs import InputRole
 from lmerge.core.properties import Properties, parse_properties
 from lmerge.errors import MalformedLine, UsageError
 
@@ -42,7 +42,7 @@ class AttachLine:
     input: str
     properties: Properties
     join_at: int | None
-    role: str
+    role: InputRole
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class AdmitLine:
 
 @dataclass(frozen=True, slots=True)
 class ExcuseLine:
-    """Nobody's lead is measured by an input for now."""
+    """The lead of others is not measured by an input for now."""
 
     input: str
 
@@ -86,13 +86,15 @@ _KEYS: Final = {
     "stable": ({"op", "vc"}, {"input"}),
 }
 _BARE: Final[dict[str, type[AdmitLine] | type[ExcuseLine] | type[DetachLine]]] = {
-    "admit": AdmitLine, "excuse": ExcuseLine, "detach": DetachLine,
+    "admit": AdmitLine,
+    "excuse": ExcuseLine,
+    "detach": DetachLine,
 }
 _INFINITIES: Final = {"inf": INF, "-inf": NEG_INF}
 
 
 def parse_line(text: str | bytes, line: int) -> Line | None:
-    """The line, None if it is blank. Raises MalformedLine, which says what is wrong on which line."""
+    """Return the parsed line, None if it is blank. Raises MalformedLine with the line number and the problem."""
     if not text.strip():
         return None
     try:
@@ -112,7 +114,7 @@ def parse_line(text: str | bytes, line: int) -> Line | None:
 
 
 def format_row(row: Row, input_name: str | None = None) -> str:
-    """An element as a line, without the line end."""
+    """Return an element as a line, without the line end."""
     kind, vs, ve, vold, payload = row
     name = "" if input_name is None else f',"input":{_quoted(input_name)}'
     if kind == INSERT:
@@ -124,36 +126,36 @@ def format_row(row: Row, input_name: str | None = None) -> str:
 
 
 def format_attach(
-    input_name: str, properties: Iterable[str] = (), join_at: int | None = None, role: str = ACTIVE
+    input_name: str, properties: Iterable[str] = (), join_at: int | None = None, role: str = InputRole.ACTIVE
 ) -> str:
-    """An attach line."""
-    words = json.dumps(sorted(properties), separators=(",", ":"))
+    """Return an attach line."""
+    names = json.dumps(sorted(properties), separators=(",", ":"))
     at = "null" if join_at is None else _time_text(join_at)
-    return f'{{"op":"attach","input":{_quoted(input_name)},"properties":{words},"join_at":{at},"role":{_quoted(role)}}}'
+    return f'{{"op":"attach","input":{_quoted(input_name)},"properties":{names},"join_at":{at},"role":{_quoted(role)}}}'
 
 
 def format_admit(input_name: str) -> str:
-    """An admit line."""
+    """Return an admit line."""
     return f'{{"op":"admit","input":{_quoted(input_name)}}}'
 
 
 def format_excuse(input_name: str) -> str:
-    """An excuse line."""
+    """Return an excuse line."""
     return f'{{"op":"excuse","input":{_quoted(input_name)}}}'
 
 
 def format_detach(input_name: str) -> str:
-    """A detach line."""
+    """Return a detach line."""
     return f'{{"op":"detach","input":{_quoted(input_name)}}}'
 
 
 def format_detached(input_name: str, reason: str) -> str:
-    """What ``replay`` says about an input that broke its promise."""
+    """Return the line that ``replay`` prints about an input that broke its promise."""
     return f'{{"op":"detached","input":{_quoted(input_name)},"reason":{_quoted(reason)}}}'
 
 
 def format_event(vs: int, payload: bytes, ve: int) -> str:
-    """A row of a TDB, as ``lmerge tdb`` prints it."""
+    """Return a row of a TDB, as ``lmerge tdb`` prints it."""
     return f'{{"payload":{_payload_text(payload)},"vs":{_time_text(vs)},"ve":{_time_text(ve)}}}'
 
 
@@ -162,7 +164,7 @@ def _line_of(item: Any) -> Line:
         raise UsageError(f"a line must be a JSON object, not {_type_name(item)}")
     op = item.get("op")
     if not isinstance(op, str) or op not in _KEYS:
-        raise UsageError(f"\"op\" must be one of {', '.join(_KEYS)}, not {json.dumps(op)}")
+        raise UsageError(f'"op" must be one of {", ".join(_KEYS)}, not {json.dumps(op)}')
     needed, optional = _KEYS[op]
     missing, unknown = sorted(needed - item.keys()), sorted(item.keys() - needed - optional)
     if missing:
@@ -185,16 +187,16 @@ def _line_of(item: Any) -> Line:
 
 
 def _attach_of(name: str, item: dict[str, Any]) -> AttachLine:
-    words = item.get("properties")
-    words = [] if words is None else words
-    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise UsageError('"properties" must be a list of words')
+    properties = item.get("properties")
+    properties = [] if properties is None else properties
+    if not isinstance(properties, list) or not all(isinstance(text, str) for text in properties):
+        raise UsageError('"properties" must be a list of strings')
     role = item.get("role")
-    role = ACTIVE if role is None else role
-    if role not in ROLES:
-        raise UsageError(f'"role" must be {" or ".join(ROLES)}, not {json.dumps(role)}')
+    if role is not None and role not in tuple(InputRole):
+        raise UsageError(f'"role" must be {" or ".join(InputRole)}, not {json.dumps(role)}')
     join_at = None if item.get("join_at") is None else _time_of("join_at", item)
-    return AttachLine(name, parse_properties(words), join_at, role)
+    role = InputRole.ACTIVE if role is None else InputRole(role)
+    return AttachLine(name, parse_properties(properties), join_at, role)
 
 
 def _name_of(op: str, item: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""A table by (Vs, payload) that knows the bytes of its payloads: what an index or a TDB holds, without a walk."""
+"""A table by (Vs, payload) that counts the bytes of its payloads, so the size of an index is known in O(1)."""
 
 from __future__ import annotations
 

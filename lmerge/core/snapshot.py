@@ -1,64 +1,80 @@
-"""Snapshots: a whole merge as bytes, and back.
+"""Snapshots: writes a whole merge as bytes, and restores it.
 
-JSON with sorted keys, payloads in base64: readable, the same bytes for equal merges, and the same from every
-engine, so a snapshot of one is restored on another. Derived things (calendars, due times) are not stored; they
-follow from the entries. Nor is what changes no output: the engine, the number of shards.
+A snapshot is JSON with sorted keys, payloads in base64. It is readable, has the same bytes for equal merges, and the
+same bytes from every engine, so a snapshot of one engine can be restored on another. Derived state (calendars, due
+times) is not stored where it follows from the entries. The engine and the number of shards change no output and are
+not stored either.
 """
 
 from __future__ import annotations
 
 import json
 from base64 import b64decode
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from lmerge.core import properties as props
 from lmerge.core.elements import INF, NEG_INF, Event
-from lmerge.core.inputs import NEVER, Input
+from lmerge.core.emitted import EmittedOutput
+from lmerge.core.engines.python_engine import ALGORITHMS
+from lmerge.core.fence import IncarnationFence
+from lmerge.core.inputs import NEVER, Input, InputRole
+from lmerge.core.merge import Counts, Merge
+from lmerge.core.merge_config import AUTO, MergeConfig
 from lmerge.core.properties import Case
-from lmerge.core.resume import Said
-from lmerge.core.statetext import json_array, json_object, json_text
+from lmerge.core.snapshot_text import json_array, json_object, json_text
 from lmerge.errors import UsageError
-
-if TYPE_CHECKING:
-    from lmerge.core.merge import Merge
 
 VERSION: Final = 1
 
 _NUMBERS: Final = (
-    "incarnation", "slot", "stable", "last_vs", "tie_count", "inserts", "adjusts", "stables", "late", "won",
+    "incarnation",
+    "slot",
+    "stable",
+    "last_vs",
+    "tie_count",
+    "inserts",
+    "adjusts",
+    "stables",
+    "late",
+    "won",
 )
 _PLAIN_FIELDS: Final = ("name", "join_at", "role", "joined", *_NUMBERS)
 
 
-def dump(merge: Merge) -> bytes:
-    """The snapshot of ``merge``."""
+def snapshot_of(merge: Merge) -> bytes:
+    """Return the snapshot of ``merge``."""
     engine = merge._engine
     plain = {
         "version": VERSION,
         "settings": {
-            "algorithm": merge.fixed or "auto", "policy": str(merge.policy), "closing": str(merge.closing),
-            "allow_downgrade": merge.allow_downgrade, "track_live": merge.track_live,
+            "algorithm": merge.fixed or AUTO,
+            "policy": str(merge.policy),
+            "closing": str(merge.closing),
+            "allow_downgrade": merge.allow_downgrade,
+            "track_live": merge.track_live,
         },
         "refused": merge.refused,
         "late": merge.late,
         "received": list(merge.received),
         "emitted": list(merge.emitted),
         "started": merge._started,
-        "incarnations": merge._incarnations,
+        "incarnations": merge._fence.newest,
     }
     running = {"name": merge.algorithm, "reason": merge.algorithm_reason}
     inputs = [json_object(_texts(_plain_input(inp)) | engine.input_state(inp)) for inp in merge._inputs.values()]
-    return json_object({
-        **_texts(plain),
-        "inputs": json_array(inputs),
-        "algorithm": json_object(_texts(running) | engine.state()),
-        "live": engine.live_state(),
-        **({"said": json_text(merge._said.dump())} if merge._said else {}),
-    })
+    return json_object(
+        {
+            **_texts(plain),
+            "inputs": json_array(inputs),
+            "algorithm": json_object(_texts(running) | engine.state()),
+            "live": engine.live_state(),
+            **({"said": json_text(merge._emitted_before.dump())} if merge._emitted_before else {}),
+        }
+    )
 
 
-def load(data: bytes, engine: str = "auto", shards: int = 1) -> Merge:
-    """The merge of a snapshot, on this engine. Raises UsageError if ``data`` is none."""
+def restored(data: bytes, engine: str = "auto", shards: int = 1) -> Merge:
+    """Return the merge of a snapshot, on this engine. Raises UsageError if ``data`` is no snapshot."""
     try:
         document = json.loads(data)
     except (TypeError, ValueError) as problem:
@@ -67,48 +83,52 @@ def load(data: bytes, engine: str = "auto", shards: int = 1) -> Merge:
 
 
 def merge_of(document: Any, engine: str, shards: int) -> Merge:
-    """The merge of a snapshot that has been parsed. Raises UsageError."""
-    from lmerge.core.engine import ALGORITHMS
-    from lmerge.core.merge import Counts, Merge
-
+    """Return the merge of a parsed snapshot. Raises UsageError if the snapshot is damaged."""
     try:
         if not isinstance(document, dict) or document.get("version") != VERSION:
             raise UsageError(f"cannot restore: this is not a snapshot of version {VERSION}")
         settings = document["settings"]
         merge = Merge(
-            settings["algorithm"], settings["policy"], settings["closing"],
-            allow_downgrade=settings["allow_downgrade"], track_live=settings["track_live"],
-            engine=engine, shards=shards,
+            MergeConfig(
+                settings["algorithm"],
+                settings["policy"],
+                settings["closing"],
+                allow_downgrade=settings["allow_downgrade"],
+                track_live=settings["track_live"],
+                engine=engine,
+                shards=shards,
+            )
         )
         merge.refused, merge.late = document["refused"], document["late"]
         merge.received, merge.emitted = Counts(*document["received"]), Counts(*document["emitted"])
         merge._started = document["started"]
-        merge._incarnations = dict(document["incarnations"])
+        merge._fence = IncarnationFence(dict(document["incarnations"]))
         inputs = {fields["name"]: fields for fields in document["inputs"]}
         merge._inputs.update({name: _load_input(fields) for name, fields in inputs.items()})
         state = dict(document["algorithm"])
         _check_slots(merge, state.get("slots", 0))
         name, merge.algorithm_reason = state.pop("name"), state.pop("reason")
-        if name == "r2" and "ends" not in state and "copies" not in state:
+        if name == Case.R2.algorithm and "ends" not in state and "copies" not in state:
             state["ends"] = _ends_of_earlier(document)
         if shards > 1 and ALGORITHMS[name].case < Case.R3:
             raise UsageError(f"cannot restore with {shards} shards: {name} runs, which keeps no index to share out")
         merge._engine.load(name, state, document["live"], inputs)
-        merge._said = load_said(document.get("said", []))
+        merge._emitted_before = load_emitted(document.get("said", []))
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as problem:
         raise UsageError(f"cannot restore: the snapshot is damaged ({problem!r})") from problem
     return merge
 
 
-def load_said(rows: list[list[Any]]) -> Said:
-    """The reverse of ``Said.dump``."""
-    return Said(Event(vs, b64decode(payload), ve) for vs, payload, ve in rows)
+def load_emitted(rows: list[list[Any]]) -> EmittedOutput:
+    """Return what ``EmittedOutput.dump`` wrote."""
+    return EmittedOutput(Event(vs, b64decode(payload), ve) for vs, payload, ve in rows)
 
 
 def _ends_of_earlier(document: dict[str, Any]) -> list[int]:
-    """The ends of the events that R2 has output at MaxVs, in a snapshot of a version that did not write them.
+    """Return the ends of the events that R2 has output at MaxVs, for a snapshot of a version that did not write them.
 
-    The live events have them, in order of time; where those are not tracked, an input that has delivered the payload.
+    They come from the live events, in order of time. Where those are not tracked, they come from an input that has
+    delivered the payload.
     """
     state = document["algorithm"]
     ends: dict[str, int] = {}
@@ -120,9 +140,13 @@ def _ends_of_earlier(document: dict[str, Any]) -> list[int]:
 
 
 def _check_slots(merge: Merge, width: int) -> None:
-    """A slot is the first free one, so none is as large as the number of names: memory is taken by its size."""
+    """Check the slots of the inputs. Raises ValueError if they are impossible.
+
+    A slot is the first free one, so it is less than the number of names. The check is needed because a large slot
+    would allocate much memory.
+    """
     slots = [inp.slot for inp in merge._inputs.values()]
-    names = len(merge._incarnations)
+    names = len(merge._fence.newest)
     if len(set(slots)) < len(slots) or not all(0 <= slot < names for slot in slots) or not 0 <= width <= names:
         raise ValueError("the slots of its inputs cannot be")
 
@@ -133,7 +157,7 @@ def _texts(fields: dict[str, Any]) -> dict[str, bytes]:
 
 def _plain_input(inp: Input) -> dict[str, Any]:
     fields = {name: getattr(inp, name) for name in _PLAIN_FIELDS} | {"slot": inp.place}
-    # -inf as a number has always stood for an input without inserts.
+    # In snapshots, -inf as a number means an input without inserts.
     fields["last_vs"] = {NEVER: NEG_INF, NEG_INF: "-inf"}.get(inp.last_vs, inp.last_vs)
     excused = {"excused": True} if inp.excused else {}
     return fields | excused | {"promised": sorted(inp.promised), "demanded": sorted(inp.demanded)}
@@ -149,6 +173,7 @@ def _load_input(fields: dict[str, Any]) -> Input:
         if not isinstance(plain[name], int) and not (name == "join_at" and plain[name] is None):
             raise ValueError(f"the {name} of input {plain['name']!r} is {plain[name]!r}")
     plain["waiting_bytes"] = sum(len(b64decode(row[4])) for row in fields.get("waiting", ()))
+    plain["role"] = InputRole(plain["role"])
     plain["excused"] = fields.get("excused", False)
     if not isinstance(plain["excused"], bool):
         raise ValueError(f"whether input {plain['name']!r} is excused is {plain['excused']!r}")

@@ -1,18 +1,18 @@
-"""Switching a running merge to a more general algorithm without loss (laws 2, 6 and 11, IV.G).
+"""Switches a running merge to a more general algorithm without loss (laws 2, 6 and 11 in docs/laws.md, IV.G).
 
-R0-R2 keep no events, so a switch to R3 or R4 builds the index from the output's live events, which the merge keeps
-for that and for its subscribers, and from what each input has delivered:
+R0-R2 keep no events. So a switch to R3 or R4 builds the index from the output's live events, which the merge keeps for
+this purpose and for its subscribers, and from what each input has delivered:
 
-* Where a broken promise may cause the switch (``allow_downgrade``), that is kept (``delivered``). The index is then
-  what it would be if it had run before: nothing is assumed, so nothing has to be taken back.
-* Elsewhere only an input that attaches with fewer promises causes one. Those that are attached keep theirs: below its
-  last Vs, which it cannot return to, an input is assumed to have what the output has (what it missed counts too); at
-  its last Vs it has what it delivered there; above, nothing.
+* Where a broken promise may cause the switch (``allow_downgrade``), the deliveries are kept (``delivered``). The index
+  is then the same as if R3 or R4 had run before. Nothing is assumed, so nothing has to be corrected.
+* Elsewhere only an input that attaches with fewer promises causes a switch, and the attached inputs keep theirs. Below
+  its last Vs, to which it cannot return, an input is assumed to have what the output has; an event that it missed
+  counts too. At its last Vs it has the events that it delivered there. Above, it has none.
 
-What an input has delivered and the output has not shown is emitted now, unless it lies below MaxStable: the leader
-missed it, or the promises implied that it was known. So the output is right from here on for every event that it can
-still follow: an unfrozen one in any case, a half-frozen one if its end does not lie below MaxStable. See
-docs/design/0014-downgrade-without-loss.md.
+Events that an input has delivered and the output has not shown are emitted at the switch, unless they lie below
+MaxStable: the leader missed them, or by the promises they were duplicates. So from here on the output is right for
+every event that can still change in it: for an unfrozen one always, for a half-frozen one if its end is not below
+MaxStable. See docs/design/0014-downgrade-without-loss.md.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections.abc import Iterable
 
 from lmerge.core.algorithm import Algorithm
 from lmerge.core.batch import BatchBuilder
-from lmerge.core.delivered import Said
+from lmerge.core.delivered import DeliveredEvent
 from lmerge.core.elements import NEG_INF, Event
 from lmerge.core.index import IN, OUT, Indexed
 from lmerge.core.inputs import NEVER, Input
@@ -35,7 +35,7 @@ from lmerge.errors import InputViolation
 def switch(old: Algorithm, new: Algorithm, live: list[Event], out: BatchBuilder) -> None:
     """Carry the state of ``old`` into the fresh ``new``. ``live``: output events that are not fully frozen.
 
-    What was delivered and not shown is emitted to ``out``.
+    Events that were delivered and not shown are emitted to ``out``.
     """
     new.max_stable, new.announced = old.max_stable, old.announced
     if isinstance(new, R3 | R4):
@@ -47,23 +47,24 @@ def switch(old: Algorithm, new: Algorithm, live: list[Event], out: BatchBuilder)
         new.rebuild_calendar()
     elif isinstance(old, R0 | R1) and isinstance(new, R1 | R2):
         _weaken_ties(old, new, out)
-    else:  # nothing more special than what runs is ever chosen
+    else:  # a case more special than the running one is never chosen
         raise AssertionError(f"cannot switch from {old.name} to {new.name}")
 
 
 def repeats_a_key(old: Algorithm, live: list[Event]) -> bool:
-    """Whether R3 cannot hold what a switch would carry over: two events of one (Vs, payload). See ``switch``."""
+    """Return whether R3 cannot hold what a switch would carry over: two events of one (Vs, payload)."""
     if _repeats((event.vs, event.payload) for event in live):
         return True
     assert isinstance(old, InsertOnly)
-    return any(_repeats((vs, payload) for vs, payload, _ in _certain(inp, old.max_stable)) for inp in old.carried())
+    inputs = old.merged_inputs()
+    return any(_repeats((vs, payload) for vs, payload, _ in _certain(inp, old.max_stable)) for inp in inputs)
 
 
 def merge_waiting(new: Indexed, out: BatchBuilder) -> None:
-    """With an index, elements of a joining input do not wait: what has waited under R0-R2 is merged now.
+    """Merge the elements of joining inputs that waited under R0-R2. With an index they do not wait.
 
-    The input's stable point, which it may have said since, is no reason to refuse what came before. A promise found
-    broken goes to ``new.broken``: it was another input that made the merge switch.
+    They are not checked against a stable point that the input delivered after them. A broken promise goes to
+    ``new.broken``, because another input has caused the switch.
     """
     for inp in list(new.inputs.values()):
         if not inp.waiting:
@@ -83,32 +84,32 @@ def merge_waiting(new: Indexed, out: BatchBuilder) -> None:
 def _from_r3(old: R3, new: R3 | R4) -> None:
     assert isinstance(new, R4)
     for key, node in old.nodes.items():
-        if key[0] < old.max_stable:  # final-only: it was promised, even if who did has left; others may still say it
+        if key[0] < old.max_stable:  # final-only: others may still deliver the event of an input that has left
             new.node(key)
         if node[OUT] is not None:
             new.adopt(Event(*key, node[OUT]), 1)
         for inp in old.inputs.values():
             ve = node[IN + inp.slot]
             if ve is not None:
-                new.adopt_said(key, inp.slot, ve)
+                new.adopt_entry(key, inp.slot, ve)
 
 
 def _from_events(old: InsertOnly, new: R3 | R4, live: list[Event], out: BatchBuilder) -> None:
     counted = sorted(Counter(live).items())
     for event, copies in counted:
         new.adopt(event, copies)
-    for inp in old.carried():
-        said = _certain(inp, old.max_stable)
-        if inp.delivered is None:  # nobody broke a promise: the order of its stream tells the rest
-            said += [event for event, copies in counted if event.vs < inp.last_vs for _ in range(copies)]
-        for vs, payload, ve in sorted(said):
+    for inp in old.merged_inputs():
+        delivered = _certain(inp, old.max_stable)
+        if inp.delivered is None:  # no promise is broken, so the other events follow from the order of its stream
+            delivered += [event for event, copies in counted if event.vs < inp.last_vs for _ in range(copies)]
+        for vs, payload, ve in sorted(delivered):
             new.adopt_delivered(inp.slot, vs, payload, ve, out)
 
 
-def _certain(inp: Input, max_stable: int) -> list[Said]:
-    """What ``inp`` has delivered for certain: all that an element can still concern, or what it did at its last Vs."""
+def _certain(inp: Input, max_stable: int) -> list[DeliveredEvent]:
+    """Return what ``inp`` has delivered for certain: all events that can still change, or those at its last Vs."""
     if inp.delivered is not None:
-        return inp.delivered.since(min(inp.stable, max_stable))  # whatever has been forgotten so far
+        return inp.delivered.since(min(inp.stable, max_stable))  # the same, however much has been forgotten so far
     return [(inp.last_vs, *event) for event in inp.at_last_vs.elements() if event[1] > inp.last_vs]
 
 
@@ -120,12 +121,12 @@ def _repeats(keys: Iterable[tuple[int, bytes]]) -> bool:
 def _weaken_ties(old: R0 | R1, new: R1 | R2, out: BatchBuilder) -> None:
     """Carry the elements at MaxVs from ``old`` into ``new`` when the algorithm is downgraded among R0-R2.
 
-    The new algorithm merges once more what each input has delivered there, so that it finds by its own rules who has
-    delivered what. R0 takes one element at a Vs: what other inputs delivered there instead is emitted now.
+    The new algorithm merges again what each input has delivered there, so it determines by its own rules which input
+    has delivered what. R0 takes one element at each Vs. Other elements that inputs delivered there are emitted now.
     """
     new.max_vs = vs = old.max_vs
     shown = old.slot if isinstance(old, R1) else [] if old.last is None else [old.last]
-    inputs = [inp for inp in old.carried() if inp.last_vs == vs]
+    inputs = [inp for inp in old.merged_inputs() if inp.last_vs == vs]
     new.broken = old.broken
     more = _slot_of(new, shown, inputs) if isinstance(new, R1) else _payloads_of(new, shown, inputs)
     if vs >= old.max_stable:
@@ -134,7 +135,10 @@ def _weaken_ties(old: R0 | R1, new: R1 | R2, out: BatchBuilder) -> None:
 
 
 def _slot_of(new: R1, shown: list[tuple[bytes, int]], inputs: list[Input]) -> list[tuple[bytes, int]]:
-    """Enter in ``new`` what was shown at MaxVs and what ``inputs`` have delivered there; what of it was not shown."""
+    """Enter in ``new`` the elements shown at MaxVs and those that ``inputs`` have delivered there.
+
+    Returns the elements that were not shown.
+    """
     slot, more = list(shown), []
     for inp in inputs:
         for element in sorted(inp.at_last_vs.elements()):
@@ -147,7 +151,7 @@ def _slot_of(new: R1, shown: list[tuple[bytes, int]], inputs: list[Input]) -> li
 
 
 def _payloads_of(new: R2, shown: list[tuple[bytes, int]], inputs: list[Input]) -> list[tuple[bytes, int]]:
-    """``_slot_of`` for R2. R1 checks no key: where one comes twice in the slot, R2 goes by copies."""
+    """Do the same as ``_slot_of`` for R2. R1 checks no key: if a key comes twice in the slot, R2 counts copies."""
     for elements in (shown, *(inp.at_last_vs.elements() for inp in inputs)):
         if _repeats((new.max_vs, payload) for payload, ve in elements if ve > new.max_vs):
             new.is_keyed = False

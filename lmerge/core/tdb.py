@@ -1,14 +1,14 @@
 """The temporal database of a stream (III.A): reconstitution and equivalence.
 
-``reconstitute`` is the paper's ``tdb(S, i)``: the multiset of events that a prefix of a stream describes. A
-physical stream is legal if it keeps Example 5's rules: nothing below its own stable point, adjusts only of
-events that are there. ``Tdb`` checks that, element by element, and names the element that breaks a rule.
+``reconstitute`` is the paper's ``tdb(S, i)``: the multiset of events that a prefix of a stream describes. A physical
+stream is legal if it keeps Example 5's rules: no element below its own stable point, and adjusts only of existing
+events. ``Tdb`` checks this for each element, and names the element that breaks a rule.
 
-An event whose lifetime is empty (``Ve == Vs``) is no event: adjust says so in Example 5, and an insert with an
-empty lifetime is read the same way.
+An event with an empty lifetime (``Ve == Vs``) is no event. Example 5 defines this for adjust; an insert with an empty
+lifetime is treated in the same way.
 
-Fully frozen events can no longer change, so they leave the live index at the stable that freezes them; they are
-kept apart for ``events()``, or handed over by ``take_frozen()`` when a stream is too long to remember.
+Fully frozen events can no longer change. They leave the live index at the stable that freezes them, and are kept
+separately for ``events()``. ``take_frozen()`` removes them from there, for streams that are too long to keep.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF, Adjust, Element, 
 class Tdb:
     """The TDB of one stream, updated element by element.
 
-    ``keep_frozen=False`` forgets fully frozen events at once: memory is that of the live events.
+    ``keep_frozen=False`` drops fully frozen events at once, so memory is used only for the live events.
     """
 
     def __init__(self, name: str = "stream", *, keep_frozen: bool = True, stable_point: int = NEG_INF) -> None:
@@ -51,7 +51,7 @@ class Tdb:
         return self._live_bytes
 
     def apply(self, element: Element) -> None:
-        """Apply one element. Raises InputViolation, changing nothing, if the stream may not say it now."""
+        """Apply one element. Raises InputViolation, changing nothing, if the element breaks a rule of the stream."""
         if isinstance(element, Insert):
             self.apply_row((INSERT, element.vs, element.ve, 0, element.payload))
         elif isinstance(element, Adjust):
@@ -81,24 +81,24 @@ class Tdb:
         self._applied += 1
 
     def enter(self, vs: int, payload: bytes, ve: int) -> None:
-        """Put a live event in as it is, below the stable point too: for restoring what was live before."""
+        """Add a live event without checks, below the stable point too. Used to restore the events that were live."""
         self._add(vs, payload, ve)
 
     def live_events(self) -> list[Event]:
-        """Events that are not fully frozen, ordered by (vs, payload, ve)."""
+        """Return the events that are not fully frozen, ordered by (vs, payload, ve)."""
         return sorted(Event(node[1], node[2], ve) for node in self._live.values() for ve in node[3])
 
     def live_ends(self, vs: int, payload: bytes) -> tuple[int, ...]:
-        """The ends of the live events with this start and payload, ascending."""
+        """Return the ends of the live events with this start and payload, ascending."""
         node = self._live.get((vs, payload))
         return tuple(node[3]) if node is not None else ()
 
     def events(self) -> list[Event]:
-        """All events, ordered by (vs, payload, ve); without the frozen ones if they were not kept."""
+        """Return all events, ordered by (vs, payload, ve); without the frozen ones if they were not kept."""
         return sorted(self._frozen + self.live_events())
 
     def take_frozen(self) -> list[Event]:
-        """The fully frozen events since the last call, which are then forgotten here; in order of freezing."""
+        """Remove and return the fully frozen events since the last call, in order of freezing."""
         frozen, self._frozen = self._frozen, []
         return frozen
 
@@ -144,7 +144,7 @@ class Tdb:
         node = self._live.get(key)
         if node is None:
             self._live[key] = node = [ve, vs, payload, [ve]]
-            if ve < INF:  # INF is never due; an entry there would outlive its node
+            if ve < INF:  # INF is never due; an entry there would stay after its node is removed
                 self._calendar.add(node)
             return
         insort(node[3], ve)
@@ -176,13 +176,8 @@ class Tdb:
 
 
 def reconstitute(elements: Iterable[Element]) -> list[Event]:
-    """III.A: the TDB of a stream prefix, as a list ordered by (vs, payload, ve); a multiset, so events can repeat."""
+    """Return the TDB of a stream prefix as a list ordered by (vs, payload, ve). Events can repeat (III.A: multiset)."""
     tdb = Tdb()
     for element in elements:
         tdb.apply(element)
     return tdb.events()
-
-
-def equivalent(left: Iterable[Element], right: Iterable[Element]) -> bool:
-    """III.A: ``S[i] == U[j]``, two prefixes are equivalent if they reconstitute to the same TDB."""
-    return reconstitute(left) == reconstitute(right)

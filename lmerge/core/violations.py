@@ -1,7 +1,7 @@
-"""How an input breaks its promises: one function per kind, so that the words are the same everywhere.
+"""The errors for broken promises of an input: one function per kind, so the messages are the same everywhere.
 
-Each returns the error, which says which element, what was promised and what came; the caller raises it. The
-codes are stable: metrics, tests and users' alerts rely on them.
+Each function returns the error. It names the element, what was promised and what came. The caller raises it. The codes
+are stable: metrics, tests and users' alerts rely on them.
 """
 
 from __future__ import annotations
@@ -14,33 +14,44 @@ from lmerge.errors import InputViolation
 
 
 def end_before_start(name: str, row: Row, index: int) -> InputViolation:
-    """Ve < Vs."""
+    """Return the error for an element with Ve < Vs."""
     came = f"it ends at {show_time(row[2])}, before its start"
     return InputViolation("end-before-start", name, str(element_of(row)), "Ve >= Vs", came, index=index)
 
 
 def insert_below_stable(name: str, row: Row, index: int, stable: int) -> InputViolation:
-    """An insert below the input's own stable point."""
+    """Return the error for an insert below the input's own stable point."""
     return InputViolation(
-        "insert-below-stable", name, str(element_of(row)),
-        f"no insert below its own stable({show_time(stable)})", f"Vs is {show_time(row[1])}", index=index,
+        "insert-below-stable",
+        name,
+        str(element_of(row)),
+        f"no insert below its own stable({show_time(stable)})",
+        f"Vs is {show_time(row[1])}",
+        index=index,
     )
 
 
 def adjust_below_stable(name: str, row: Row, index: int, stable: int) -> InputViolation:
-    """An adjust from or to an end below the input's own stable point."""
+    """Return the error for an adjust from or to an end below the input's own stable point."""
     return InputViolation(
-        "adjust-below-stable", name, str(element_of(row)),
+        "adjust-below-stable",
+        name,
+        str(element_of(row)),
         f"no adjust with Vold or Ve below its own stable({show_time(stable)})",
-        f"Vold is {show_time(row[3])} and Ve is {show_time(row[2])}", index=index,
+        f"Vold is {show_time(row[3])} and Ve is {show_time(row[2])}",
+        index=index,
     )
 
 
 def unknown_event(name: str, row: Row, index: int, known: str) -> InputViolation:
-    """An adjust of an event that the input does not have; ``known``: what it has, in the words below."""
+    """Return the error for an adjust of an event that the input does not have; ``known``: what it has (see below)."""
     return InputViolation(
-        "unknown-event", name, str(element_of(row)), "to adjust only events that it inserted",
-        f"for this payload and Vs it has {known}", index=index,
+        "unknown-event",
+        name,
+        str(element_of(row)),
+        "to adjust only events that it inserted",
+        f"for this payload and Vs it has {known}",
+        index=index,
     )
 
 
@@ -48,58 +59,81 @@ KNOWN_TO_R3_MINUS: Final = "another end or no event"
 
 
 def known_end(ve: int | None) -> str:
-    """What an input has under R3, where (Vs, payload) is a key."""
+    """Return what an input has under R3, where (Vs, payload) is a key."""
     return "no event" if ve is None else f"an event that ends at {show_time(ve)}"
 
 
 def known_ends(ends: list[int] | None) -> str:
-    """What an input has under R4: ends, ascending."""
+    """Return what an input has under R4: ends, ascending."""
     return f"ends {ends}" if ends else "no event"
 
 
 def known_live_ends(ends: list[int] | None) -> str:
-    """What a stream has that is looked at alone; its frozen events are forgotten."""
+    """Return what a single stream has; its frozen events are not kept."""
     return f"ends {ends}" if ends else "no live event"
 
 
 def duplicate_key(name: str, row: Row, index: int) -> InputViolation:
-    """A second event with one (Vs, payload) where that is a key."""
+    """Return the error for a second event with one (Vs, payload) where that is a key."""
     return InputViolation(
-        "duplicate-key", name, str(element_of(row)), "that (Vs, payload) is a key (key)",
-        "it already has an event with this Vs and payload", index=index, property_word="key",
+        "duplicate-key",
+        name,
+        str(element_of(row)),
+        "that (Vs, payload) is a key (key)",
+        "it already has an event with this Vs and payload",
+        index=index,
+        property_name="key",
     )
 
 
 def out_of_order(name: str, row: Row, index: int, last_vs: int, *, strictly: bool) -> InputViolation:
-    """Vs goes back, or does not increase where that was promised."""
-    word = "strictly-ordered" if strictly else "ordered"
+    """Return the error for a Vs that decreases, or does not increase where that was promised."""
+    promise = "strictly-ordered" if strictly else "ordered"
     rule = "Vs increases" if strictly else "Vs does not decrease"
     return InputViolation(
-        "out-of-order", name, str(element_of(row)), f"that {rule} ({word})",
-        f"Vs is {show_time(row[1])} after {show_time(last_vs)}", index=index, property_word=word,
+        "out-of-order",
+        name,
+        str(element_of(row)),
+        f"that {rule} ({promise})",
+        f"Vs is {show_time(row[1])} after {show_time(last_vs)}",
+        index=index,
+        property_name=promise,
     )
 
 
 def adjust_not_promised(name: str, row: Row, index: int) -> InputViolation:
-    """An adjust from an input that promised inserts only."""
+    """Return the error for an adjust from an input that promised inserts only."""
     return InputViolation(
-        "adjust-not-promised", name, str(element_of(row)), "only inserts and stables (insert-only)",
-        "an adjust came", index=index, property_word="insert-only",
+        "adjust-not-promised",
+        name,
+        str(element_of(row)),
+        "only inserts and stables (insert-only)",
+        "an adjust came",
+        index=index,
+        property_name="insert-only",
     )
 
 
 def ties_differ(name: str, row: Row, index: int) -> InputViolation:
-    """Equal Vs in another order than on the other inputs."""
+    """Return the error for equal Vs in another order than on the other inputs."""
     return InputViolation(
-        "ties-differ", name, str(element_of(row)),
+        "ties-differ",
+        name,
+        str(element_of(row)),
         "the same order among equal Vs as every other input (deterministic-ties)",
-        "it passed over this event before", index=index, property_word="deterministic-ties",
+        "it skipped this event before",
+        index=index,
+        property_name="deterministic-ties",
     )
 
 
 def stable_backwards(name: str, row: Row, index: int, stable: int) -> InputViolation:
-    """A stable point that goes back."""
+    """Return the error for a stable point that goes back."""
     return InputViolation(
-        "stable-backwards", name, str(element_of(row)), f"that stable does not go back from {show_time(stable)}",
-        f"Vc is {show_time(row[1])}", index=index,
+        "stable-backwards",
+        name,
+        str(element_of(row)),
+        f"that stable does not go back from {show_time(stable)}",
+        f"Vc is {show_time(row[1])}",
+        index=index,
     )

@@ -1,9 +1,9 @@
-"""Structured logging: an event's name and its fields, as text for people or as JSON for machines.
+"""Structured logging: the name of an event and its fields, as text or as JSON.
 
     log.event(logging.INFO, "input attached", merge="flights", input="a")
 
-The message reads ``input attached merge='flights' input='a'``; the record carries the fields, and ``JsonFormatter``
-writes them as one object a line.
+The message is ``input attached merge='flights' input='a'``. The record carries the fields, and ``JsonFormatter`` writes
+them as one object a line.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ logger = logging.getLogger("lmerge.service")
 
 
 def event(level: int, what: str, **fields: object) -> None:
-    """Log that ``what`` happened."""
+    """Log the event ``what`` with its fields."""
     if logger.isEnabledFor(level):
         text = "".join(f" {name}={value!r}" for name, value in fields.items())
         logger.log(level, "%s%s", what, text, extra={"event": what, "fields": fields})
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time, level, logger, event, and the event's fields."""
+    """Formats a record as one JSON object a line: time, level, logger, event, and the event's fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         item: dict[str, Any] = {

@@ -1,11 +1,11 @@
-"""The server: the merges behind gRPC, and HTTP for probes and metrics. A shell around the other modules.
+"""The server: gRPC for the merges, and HTTP for probes and metrics. A shell around the other modules.
 
     server = Server(Settings(port=7654))
     await server.start()
     await server.wait_closed()      # until stop(), or until a merge has failed
 
-Subscribe, Publish and Stage are registered with raw bytes on the hot side: a subscriber's messages are serialized once
-for all of them, and what publishers and workers send is measured before it is parsed.
+Subscribe, Publish and Stage are registered with raw bytes on the side that carries the elements. A message to
+subscribers is serialized once for all of them. What publishers and workers send is measured before it is parsed.
 """
 
 from __future__ import annotations
@@ -23,22 +23,24 @@ from grpc_reflection.v1alpha import reflection
 from prometheus_client import CollectorRegistry
 
 from lmerge import native_build
-from lmerge.service import admin, log, status
-from lmerge.service.guard import Guard, caller_of, may_see
-from lmerge.service.http import HttpServer
-from lmerge.service.metrics import AccessCollector, MergeCollector
-from lmerge.service.page import Pages
+from lmerge.service import log
+from lmerge.service.admin import commands, status
+from lmerge.service.admin.http_server import HttpServer
+from lmerge.service.admin.metrics import AccessCollector, MergeCollector
+from lmerge.service.admin.metrics_page import Pages
+from lmerge.service.call_context import CallContext, StageContext
+from lmerge.service.calls.publish import PublishSession
+from lmerge.service.calls.staging import StageCall
+from lmerge.service.calls.subscribe import serve_subscriber
+from lmerge.service.merge.live_limit import GrowthWatch
+from lmerge.service.merge.registry import Registry
 from lmerge.service.ports import cannot_listen, why_not
-from lmerge.service.publish import PublishSession
-from lmerge.service.quota import GrowthWatch
-from lmerge.service.registry import Registry
+from lmerge.service.security.guard import Guard, caller_of, may_see
 from lmerge.service.settings import Settings
-from lmerge.service.staging import StageCall
-from lmerge.service.subscribe import serve_subscriber
 from lmerge.wire.generated import lmerge_pb2 as pb
 
 SERVICE: Final = pb.DESCRIPTOR.services_by_name["Lmerge"].full_name
-# A message above its limit should get our error, which names the input, rather than gRPC's: up to this factor it does.
+# gRPC accepts messages up to this factor above the limit, so that they get our error, which names the input.
 _RECEIVE_FACTOR: Final = 2
 # File descriptors that connections leave to the rest of the process.
 _OWN_FILES: Final = 128
@@ -48,7 +50,7 @@ class Server:
     """One server. ``port`` and ``http_port`` are the bound ones after ``start``."""
 
     def __init__(self, settings: Settings, metrics: CollectorRegistry | None = None) -> None:
-        """Raises UsageError if the settings cannot work together."""
+        """Make the server. Raises UsageError if the settings are impossible, or do not fit together."""
         settings.validate()
         self.settings = settings
         self.port = settings.port
@@ -60,7 +62,7 @@ class Server:
         self._stopping: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Listen. Raises AddressInUse, UsageError; nothing is left behind then."""
+        """Listen. Raises AddressInUse, UsageError; all resources are released then."""
         self._closed = asyncio.Event()
         self._guard = Guard(self.settings)
         self._growth = GrowthWatch(self.settings.live_events_max)
@@ -92,16 +94,24 @@ class Server:
             await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
         self._watch = asyncio.create_task(self._keep_watch(), name="watch")
         log.event(
-            logging.INFO, "engine chosen", engine=self.settings.resolved_engine, asked=self.settings.engine,
+            logging.INFO,
+            "engine chosen",
+            engine=self.settings.resolved_engine,
+            asked=self.settings.engine,
             reason=native_build.reason(self.settings.engine),
         )
         log.event(
-            logging.INFO, "server started", host=self.settings.host, port=self.port, http_port=self.http_port,
-            transport_security=self.settings.transport_security, callers_identified=self.settings.identifies_callers,
+            logging.INFO,
+            "server started",
+            host=self.settings.host,
+            port=self.port,
+            http_port=self.http_port,
+            transport_security=self.settings.transport_security,
+            callers_identified=self.settings.identifies_callers,
         )
 
     async def stop(self, grace_s: float = 5.0) -> None:
-        """Drain: take nothing new, merge and send what was received, end all streams; by force after ``grace_s``."""
+        """Drain: take nothing new, merge and send what was received, end all streams. Use force after ``grace_s``."""
         if self._closed is None:
             return
         if self._stopping is None:
@@ -109,7 +119,7 @@ class Server:
         await asyncio.shield(self._stopping)
 
     async def wait_closed(self) -> None:
-        """Until the server has stopped. Raises what a merge failed with, if one did."""
+        """Wait until the server has stopped. If a merge failed, raise its error."""
         if self._closed is not None:
             await self._closed.wait()
         if self._failure is not None:
@@ -132,21 +142,23 @@ class Server:
         self._closed.set()
 
     def _why_not_ready(self) -> str | None:
-        """Why no publisher should come here now; None: one may."""
+        """Return why publishers should not connect now; None if they may."""
         if self._registry.draining:
             return "draining"
-        problems = (hub.store_problem for hub in self._registry.hubs.values())
+        problems = (hub.state.store_problem for hub in self._registry.hubs.values())
         return next((problem for problem in problems if problem is not None), None)
 
     def _on_crash(self, bug: BaseException) -> None:
-        """A merge failed: a bug. The other merges drain, and ``wait_closed`` raises it."""
+        """Stop the server: a bug ended a merge. The other merges drain, and ``wait_closed`` raises the error."""
         self._failure = self._failure or bug
         if self._stopping is None:
             self._stopping = asyncio.create_task(self._stop(1.0))
 
     async def _keep_watch(self) -> None:
-        """New certificates for new connections; an end to streams that would not be let in now, to inputs that fill
-        a merge, and to staged parts that nobody commits.
+        """Check the server at every interval.
+
+        Use new certificates for new connections. End streams that would be refused now, and inputs that take a merge
+        above its limit. Drop staged parts that were not committed for long.
         """
         try:
             while True:
@@ -165,21 +177,24 @@ class Server:
     def _grpc_server(self) -> grpc.aio.Server:
         settings = self.settings
         most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _OWN_FILES
-        server = grpc.aio.server(interceptors=[self._guard], options=[
-            ("grpc.so_reuseport", 0),  # a port in use must be an error, not a lottery
-            ("grpc.max_receive_message_length", _RECEIVE_FACTOR * settings.message_bytes),
-            ("grpc.max_send_message_length", settings.message_bytes),
-            ("grpc.keepalive_time_ms", int(settings.keepalive_s * 1000)),
-            ("grpc.keepalive_timeout_ms", int(settings.keepalive_timeout_s * 1000)),
-            # gRPC by itself waits a minute for the answer to a ping, whatever the line above says.
-            ("grpc.http2.ping_timeout_ms", int(settings.keepalive_timeout_s * 1000)),
-            ("grpc.http2.min_ping_interval_without_data_ms", 5_000),  # clients may ping us as well
-            ("grpc.http2.max_pings_without_data", 0),
-            ("grpc.max_allowed_incoming_connections", max(1, min(settings.connections_max, most_files))),
-            ("grpc.max_concurrent_streams", settings.calls_per_connection),
-            ("grpc.server_handshake_timeout_ms", int(settings.handshake_timeout_s * 1000)),
-            ("grpc.max_connection_idle_ms", int(settings.idle_connection_s * 1000)),
-        ])
+        server = grpc.aio.server(
+            interceptors=[self._guard],
+            options=[
+                ("grpc.so_reuseport", 0),  # a port in use must be an error; otherwise connections go to either server
+                ("grpc.max_receive_message_length", _RECEIVE_FACTOR * settings.message_bytes),
+                ("grpc.max_send_message_length", settings.message_bytes),
+                ("grpc.keepalive_time_ms", int(settings.keepalive_s * 1000)),
+                ("grpc.keepalive_timeout_ms", int(settings.keepalive_timeout_s * 1000)),
+                # By default gRPC waits a minute for the answer to a ping, whatever the option above is.
+                ("grpc.http2.ping_timeout_ms", int(settings.keepalive_timeout_s * 1000)),
+                ("grpc.http2.min_ping_interval_without_data_ms", 5_000),  # clients may ping us as well
+                ("grpc.http2.max_pings_without_data", 0),
+                ("grpc.max_allowed_incoming_connections", max(1, min(settings.connections_max, most_files))),
+                ("grpc.max_concurrent_streams", settings.calls_per_connection),
+                ("grpc.server_handshake_timeout_ms", int(settings.handshake_timeout_s * 1000)),
+                ("grpc.max_connection_idle_ms", int(settings.idle_connection_s * 1000)),
+            ],
+        )
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, self._handlers()),))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         if settings.reflection if settings.reflection is not None else not settings.identifies_callers:
@@ -233,42 +248,46 @@ class Server:
             ),
         }
 
-    # The guard, which stands before all of these, answers an error of ours with its status.
+    # The guard runs before all of these. It turns an error of lmerge into its status.
 
-    async def _publish(self, _requests: Any, context: Any) -> None:
+    async def _publish(self, _requests: object, context: CallContext) -> None:
         await PublishSession(context, self._registry, self.settings).run()
 
-    async def _stage(self, _requests: Any, context: Any) -> pb.StageResponse:
+    async def _stage(self, _requests: object, context: StageContext) -> pb.StageResponse:
         return await StageCall(context, self._registry, self.settings).run()
 
-    async def _subscribe(self, request: pb.SubscribeRequest, context: Any) -> None:
+    async def _subscribe(self, request: pb.SubscribeRequest, context: CallContext) -> None:
         await serve_subscriber(request, context, self._registry, self.settings)
 
-    async def _list_merges(self, _request: pb.ListMergesRequest, _context: Any) -> pb.ListMergesResponse:
+    async def _list_merges(self, _request: pb.ListMergesRequest, _context: CallContext) -> pb.ListMergesResponse:
         merges = status.list_merges(self._registry).merges
         return pb.ListMergesResponse(merges=[merge for merge in merges if may_see(merge.merge)])
 
-    async def _describe_merge(self, request: pb.DescribeMergeRequest, _context: Any) -> pb.DescribeMergeResponse:
+    async def _describe_merge(
+        self, request: pb.DescribeMergeRequest, _context: CallContext
+    ) -> pb.DescribeMergeResponse:
         described = status.describe_merge(self._registry.get(request.merge))
         described.staged_parts, described.staged_bytes = self._registry.staging.of_merge(request.merge)
         return described
 
-    async def _certify_merge(self, request: pb.CertifyMergeRequest, _context: Any) -> pb.CertifyMergeResponse:
-        return await admin.certify_merge(self._registry.get(request.merge))
+    async def _certify_merge(self, request: pb.CertifyMergeRequest, _context: CallContext) -> pb.CertifyMergeResponse:
+        return await commands.certify_merge(self._registry.get(request.merge))
 
-    async def _detach_input(self, request: pb.DetachInputRequest, _context: Any) -> pb.DetachInputResponse:
-        return await admin.detach_input(self._registry.get(request.merge), request)
+    async def _detach_input(self, request: pb.DetachInputRequest, _context: CallContext) -> pb.DetachInputResponse:
+        return await commands.detach_input(self._registry.get(request.merge), request)
 
-    async def _release_input(self, request: pb.ReleaseInputRequest, _context: Any) -> pb.ReleaseInputResponse:
-        return await admin.release_input(self._registry.get(request.merge), request)
+    async def _release_input(self, request: pb.ReleaseInputRequest, _context: CallContext) -> pb.ReleaseInputResponse:
+        return await commands.release_input(self._registry.get(request.merge), request)
 
-    async def _reset_merge(self, request: pb.ResetMergeRequest, context: Any) -> pb.ResetMergeResponse:
-        return await admin.reset_merge(self._registry, request, caller_of(context))
+    async def _reset_merge(self, request: pb.ResetMergeRequest, context: CallContext) -> pb.ResetMergeResponse:
+        return await commands.reset_merge(self._registry, request, caller_of(context))
 
-    async def _cutover(self, request: pb.CutoverRequest, context: Any) -> None:
-        await admin.cut_over(self._registry.get(request.merge), request, context, self.settings)
+    async def _cutover(self, request: pb.CutoverRequest, context: CallContext) -> None:
+        await commands.cut_over(self._registry.get(request.merge), request, context, self.settings)
 
-    async def _describe_server(self, _request: pb.DescribeServerRequest, _context: Any) -> pb.DescribeServerResponse:
+    async def _describe_server(
+        self, _request: pb.DescribeServerRequest, _context: CallContext
+    ) -> pb.DescribeServerResponse:
         described = status.describe_server(self.settings, self._started_at)
         described.transport_security = self.settings.transport_security
         described.tokens_required = self.settings.access_path is not None

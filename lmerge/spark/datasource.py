@@ -1,6 +1,6 @@
-"""``format("lmerge")``: a merge to read from and to write to; and the ticks that keep an idle stream's watermark going.
+"""``format("lmerge")``: reads from and writes to a merge. Also the ticks that keep an idle stream's watermark moving.
 
-Spark makes one of these in each process that needs it, from the options; ``session.register`` tells it their names.
+Spark makes these objects from the options in each process that needs them. ``session.register`` registers their names.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from lmerge import clock
 from lmerge.errors import UsageError
 from lmerge.spark.options import BATCH
-from lmerge.spark.sink import LmergeBatchWriter, LmergeStreamWriter
+from lmerge.spark.sink.writers import LmergeBatchWriter, LmergeStreamWriter
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit
@@ -22,49 +22,49 @@ if TYPE_CHECKING:
 
 TICK: Final = "lmerge_tick"
 TICKS: Final = "lmerge_ticks"
-# Ticks that one batch may bring: of those that are due only the last few matter.
+# The most ticks of one batch: of those that are due only the last few matter.
 _TICKS_MAX: Final = 4
 
 
 class LmergeDataSource(DataSource):
-    """Options: see ``lmerge.spark.options`` for writing, ``lmerge.spark.source`` for reading."""
+    """The data source ``lmerge``. Options: ``spark.options`` for writing, ``spark.source.options`` for reading."""
 
     @classmethod
     def name(cls) -> str:
         return "lmerge"
 
     def schema(self) -> StructType:
-        """The columns of what is read. Raises UsageError, UnknownMerge or ServerGone."""
-        from lmerge.spark import source
+        """Return the columns of the rows read. Raises UsageError, UnknownMerge or ServerGone."""
+        from lmerge.spark.source import readers
 
-        return source.schema(self.options)
+        return readers.schema(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """For ``spark.read``. Raises UsageError naming the option."""
-        from lmerge.spark import source
+        """Return the reader for ``spark.read``. Raises UsageError naming the option."""
+        from lmerge.spark.source import readers
 
-        return source.batch_reader(self.options, schema)
+        return readers.batch_reader(self.options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
-        """For ``spark.readStream``. Raises UsageError naming the option."""
-        from lmerge.spark import source
+        """Return the reader for ``spark.readStream``. Raises UsageError naming the option."""
+        from lmerge.spark.source import readers
 
-        return source.stream_reader(self.options, schema)
+        return readers.stream_reader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> LmergeBatchWriter:
-        """The sink of one batch of a streaming query. Raises UsageError naming the option."""
+        """Return the sink of one batch of a streaming query. Raises UsageError naming the option."""
         batch = self.options.get(BATCH)
         if batch is None:
             raise UsageError("publishing to lmerge: a replica is a streaming query: use writeStream")
         return LmergeBatchWriter(self.streamWriter(schema, overwrite), int(batch))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> LmergeStreamWriter:  # noqa: N802  # Spark's name
-        """A query's sink. Raises UsageError naming the option."""
+        """Return the sink of a query. Raises UsageError naming the option."""
         return LmergeStreamWriter(self.options, schema)
 
 
 class TickSource(DataSource):
-    """A row now and then, with the wall clock's time less ``lag_us``, at each multiple of ``every_us``."""
+    """Gives a row with the wall clock's time less ``lag_us`` at each multiple of ``every_us``."""
 
     @classmethod
     def name(cls) -> str:
@@ -78,7 +78,7 @@ class TickSource(DataSource):
 
 
 class Ticks(InputPartition):
-    """The ticks of one batch, by number."""
+    """The ticks of one batch, by their numbers."""
 
     def __init__(self, first: int, end: int) -> None:
         super().__init__((first, end))
@@ -86,7 +86,7 @@ class Ticks(InputPartition):
 
 
 class TickReader(DataSourceStreamReader):
-    """Offsets are numbers of ticks since the epoch: the same offsets give the same rows whenever they are read."""
+    """Reads ticks. Offsets are numbers of ticks since the epoch, so the same offsets always give the same rows."""
 
     def __init__(self, every_us: int, lag_us: int) -> None:
         self._every_us, self._lag_us = every_us, lag_us
@@ -95,11 +95,11 @@ class TickReader(DataSourceStreamReader):
         return self._now()
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802  # Spark's name
-        """Everything up to the present tick; ``partitions`` keeps it short."""
+        """Return the present tick. ``partitions`` limits the rows."""
         return self._now()
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
-        """The last ticks after ``start``: a watermark only knows the latest."""
+        """Return the last ticks after ``start``: a watermark follows only the latest."""
         return [Ticks(max(start["tick"], end["tick"] - _TICKS_MAX) + 1, end["tick"] + 1)]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
@@ -112,7 +112,7 @@ class TickReader(DataSourceStreamReader):
 
 
 def checked_interval(name: str, us: int) -> int:
-    """A length of time that is more than none. Raises UsageError."""
+    """Return a length of time, if it is positive. Raises UsageError."""
     if us <= 0:
-        raise UsageError(f"{name} must be more than no time, not {us} us")
+        raise UsageError(f"{name} must be more than 0, not {us} us")
     return us

@@ -1,33 +1,33 @@
-"""Sums and averages of floats that are the same bits in any order of rows: ``exact_sum`` and ``exact_avg``.
+"""Sums and averages of floats that have the same bits in any order of rows: ``exact_sum`` and ``exact_avg``.
 
-A float sum depends on the order of its additions, and no two runs of a query share one. Rounding the sum does not help:
-two sums that differ in the last bit can lie on the two sides of a tie. Here every number is cut into pieces that are
-whole multiples of fixed powers of two, and Spark adds the pieces as whole numbers, which is exact::
+A float sum depends on the order of its additions, and no two runs of a query have the same order. Rounding the sum does
+not help: two sums that differ in the last bit can lie on the two sides of a tie. Here every number is cut into pieces
+that are whole multiples of fixed powers of two. Spark adds the pieces as whole numbers, which is exact::
 
     x = d(65) * 2**1006 + ... + d(1) * 2**-1042 + d(0) * 2**-1074        |d(j)| < 2**32, all of the sign of x
 
 A double has 53 bits, so at most three of its pieces are not 0. Pieces 28 to 37 hold all bits of numbers from 2**-126
-(1e-38, the smallest normal number of 32 bits) up to 2**142 (5e42), and of 0: each of them has a sum of its own. Numbers
-outside are rare, and are kept as they are, in a list that is added up at the end: 66 sums would hold them all, but
-Spark would plan such a query for a second in each batch.
+(1e-38, the smallest normal number of 32 bits) up to 2**142 (5e42), and of 0. Each of these pieces has a sum of its own.
+Numbers outside this range are rare. They are kept unchanged in a list, which is added up at the end: 66 sums would hold
+them all, but Spark would need a second in each batch to plan such a query.
 
-After the aggregation an expression adds all of it up as one long number and rounds it once, to nearest, ties to even:
-the result is the double that is nearest to the true sum (IEEE 754), and for an average the one nearest to the true
-quotient. There is no user code in it, so it works wherever Spark's ``sum`` does: in streams, in append and in update
-mode, in windows, after a restart, and through Spark Connect.
+After the aggregation an expression adds everything up as one long number and rounds it once, to nearest, ties to even.
+The result is the double nearest to the true sum (IEEE 754), and for an average the double nearest to the true quotient.
+It contains no user code, so it works wherever Spark's ``sum`` does: in streams, in append and in update mode, in
+windows, after a restart, and through Spark Connect.
 
 =================================  ===================================================================================
-nulls                              are skipped; of nothing else the result is null, as with Spark's ``sum``, ``avg``
+nulls                              are skipped; without values the result is null, as with Spark's ``sum``, ``avg``
 NaN, or infinities of both signs   the result is NaN
 infinities of one sign             the result is that infinity
 a sum of zero                      is 0.0, and never -0.0, as with Spark's ``sum``
 partial sums beyond all doubles    do not matter
-a sum beyond the largest double    is an infinity, as IEEE 754 rounds; an average lies between its numbers, and is none
+a sum beyond the largest double    is an infinity, as IEEE 754 rounds; an average lies between its numbers, so it is not
 more than 2**31 - 1 numbers        in one group end the query with an error: 64 bits could overflow
 =================================  ===================================================================================
 
-Source of the pieces: Kulisch's long accumulator, in the form that R. Neal, "Fast exact summation using small and large
-superaccumulators" (2015), gives it: few bits in wide words, so that carries wait until the end.
+Source of the pieces: Kulisch's long accumulator, in the form of R. Neal, "Fast exact summation using small and large
+superaccumulators" (2015): few bits in wide integers, so that carries wait until the end.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from lmerge.errors import UsageError
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-# Bits of a piece. 64 - 32 - 1 bits are left for adding 2**31 - 1 pieces without a carry.
+# Bits of a piece. The other 64 - 32 - 1 bits allow adding 2**31 - 1 pieces without a carry.
 PIECE_BITS: Final = 32
 PIECE: Final = 2**PIECE_BITS
 NUMBERS_MAX: Final = 2**31 - 1
@@ -50,14 +50,14 @@ BEYOND: Final = 1024
 PIECES: Final = -(-(BEYOND - LAST_BIT) // PIECE_BITS)
 MANTISSA_BITS: Final = 53
 UNITS: Final = tuple(2.0 ** (LAST_BIT + PIECE_BITS * j) for j in range(PIECES))
-# The pieces that have a sum of their own: ten cost a tenth of a second of planning, and are bits for 80 powers of ten.
+# The pieces with a sum of their own. Ten cost a tenth of a second of planning, and cover 80 powers of ten.
 COMMON: Final = range(28, 38)
 COMMON_FROM: Final = UNITS[COMMON.start] * 2.0 ** (MANTISSA_BITS - 1)
 COMMON_BELOW: Final = UNITS[COMMON.stop]
-# Pieces below the lowest that a quotient goes on in, so that it has three; and above the highest, where carries end.
+# Pieces below the lowest, so that a quotient has three digits; and above the highest, where carries end.
 BELOW: Final = 3
 ABOVE: Final = 1
-# Bits that are kept for the one rounding, the last of them set if anything is below: fewer than 63, more than 55.
+# Bits kept for the single rounding, the last of them set if anything is below: fewer than 63, more than 55.
 KEPT_BITS: Final = 61
 
 _IS_NAN: Final = 1
@@ -66,16 +66,16 @@ _IS_MINUS_INF: Final = 4
 
 
 def exact_sum(column: str | Column) -> Column:
-    """The sum of a column of floats or doubles, rounded once: the same bits in any order of rows. See above.
+    """Return the sum of a column of floats or doubles, rounded once: the same bits in any order of rows. See above.
 
-    Takes a name or an expression, which is read as double; for ``agg`` of a grouped DataFrame. Whole numbers and
-    decimals do not need it, as Spark adds them exactly. Raises UsageError for what is no column.
+    Takes a name or an expression, which is read as double, for ``agg`` of a grouped DataFrame. Whole numbers and
+    decimals do not need it, as Spark adds them exactly. Raises UsageError for anything that is not a column.
     """
     return _exact(column, is_average=False)
 
 
 def exact_avg(column: str | Column) -> Column:
-    """The average of a column of floats or doubles, rounded once: the same bits in any order of rows. As above."""
+    """Return the average of a column of floats or doubles, rounded once: the same bits in any order of rows."""
     return _exact(column, is_average=True)
 
 
@@ -93,14 +93,14 @@ def _exact(column: str | Column, *, is_average: bool) -> Column:
         count.alias("count"),
         f.coalesce(f.bit_or(flags), f.lit(0)).alias("flags"),
         f.array(*(f.coalesce(f.sum(_common_piece(x, size, j)), _whole(0)) for j in COMMON)).alias("sums"),
-        # Sorted, although their order does not matter, so that nobody has to prove that.
+        # Sorted, although their order does not matter, so that this needs no proof.
         f.array_sort(f.collect_list(f.when(is_rare, x))).alias("rare"),
     )
     return _let(state, lambda state: _result(state, is_average))
 
 
 def _common_piece(x: Column, size: Column, j: int) -> Column:
-    """Piece ``j`` of ``x``; null where there is none, and for rare numbers."""
+    """Return piece ``j`` of ``x``; null where there is none, and for rare numbers."""
     from pyspark.sql import functions as f
 
     least = max(UNITS[j], COMMON_FROM)
@@ -109,7 +109,7 @@ def _common_piece(x: Column, size: Column, j: int) -> Column:
 
 
 def _cut(x: Column, unit: Column, next_unit: Column) -> Column:
-    """Each step is exact: a remainder by a power of two, a quotient by one, and the cut to a whole number."""
+    """Return one piece. Each step is exact: remainder and quotient by a power of two, and the cut to a whole number."""
     return (x % next_unit / unit).cast("bigint")
 
 
@@ -117,9 +117,10 @@ def _result(state: Column, is_average: bool) -> Column:
     from pyspark.sql import functions as f
 
     count, flags = state["count"], state["flags"]
-    words = f.concat(
-        f.lit(f"exact_sum and exact_avg add at most {NUMBERS_MAX} numbers of a group, and here are "), count)
-    # Most groups have no rare numbers, and only a part of the pieces to look at.
+    message = f.concat(
+        f.lit(f"exact_sum and exact_avg add at most {NUMBERS_MAX} numbers of a group; this one has "), count
+    )
+    # Most groups have no rare numbers, and then only the common pieces count.
     rare = f.size(state["rare"]) > 0
     common = f.concat(_zeros(BELOW), state["sums"], _zeros(ABOVE))
     pieces = f.struct(
@@ -132,33 +133,34 @@ def _result(state: Column, is_average: bool) -> Column:
         .when(flags == _IS_PLUS_INF, float("inf"))
         .when(flags == _IS_MINUS_INF, float("-inf"))
         .when(flags != 0, float("nan"))
-        .when(count > NUMBERS_MAX, f.raise_error(words).cast("double"))
+        .when(count > NUMBERS_MAX, f.raise_error(message).cast("double"))
         .otherwise(_let(pieces, _rounded))
     )
 
 
 def _all_pieces(state: Column) -> Column:
-    """The sums of all pieces, those of the rare numbers as well."""
+    """Return the sums of all pieces, with those of the rare numbers."""
     from pyspark.sql import functions as f
 
     units = f.array(*map(f.lit, UNITS))
 
     def piece(x: Column, j: Column) -> Column:
         unit = f.element_at(units, j + 1)
-        # The highest has no next: what is left of it is all.
+        # The highest piece has no next one: it is the whole quotient.
         cut = f.when(j == PIECES - 1, (x / unit).cast("bigint")).otherwise(_cut(x, unit, f.element_at(units, j + 2)))
-        # Not where the quotient could be too small for a double: there is no bit so high.
+        # Not where the quotient could be too small for a double: there the piece is 0.
         return f.when(f.abs(x) >= unit, cut).otherwise(_whole(0))
 
     rare = f.transform(
         f.sequence(f.lit(0), f.lit(PIECES - 1)),
-        lambda j: f.aggregate(state["rare"], _whole(0), lambda sum_, x: sum_ + piece(x, j)))
+        lambda j: f.aggregate(state["rare"], _whole(0), lambda sum_, x: sum_ + piece(x, j)),
+    )
     common = f.concat(_zeros(COMMON.start), state["sums"], _zeros(PIECES - COMMON.stop))
     return f.concat(f.zip_with(rare, common, lambda a, b: a + b), _zeros(ABOVE))
 
 
 def _rounded(pieces: Column) -> Column:
-    """The double that is nearest to the sum of ``sums[i] * 2**(LAST_BIT + 32 * (low + i))``, divided by ``count``."""
+    """Return the double nearest to the sum of ``sums[i] * 2**(LAST_BIT + 32 * (low + i))``, divided by ``count``."""
     from pyspark.sql import functions as f
 
     sums, count = pieces["sums"], pieces["count"]
@@ -173,23 +175,25 @@ def _rounded(pieces: Column) -> Column:
 
 
 def _digits(sums: Column) -> Column:
-    """The digits in base 2**32, the highest first, of a number that is not below 0."""
+    """Return the digits in base 2**32 of a number that is not negative, the highest first."""
     from pyspark.sql import functions as f
 
     def step(state: Column, one: Column) -> Column:
         value = one + state.carry
         digit = value.bitwiseAND(_whole(PIECE - 1))
         return f.struct(
-            f.concat(f.array(digit), state.digits).alias("digits"), f.shiftright(value, PIECE_BITS).alias("carry"))
+            f.concat(f.array(digit), state.digits).alias("digits"), f.shiftright(value, PIECE_BITS).alias("carry")
+        )
 
     start = f.struct(f.array().cast("array<bigint>").alias("digits"), _whole(0).alias("carry"))
     return f.aggregate(sums, start, step, lambda state: state.digits)
 
 
 def _quotient(digits: Column, count: Column, low: Column) -> Column:
-    """``digits``, the last of which is number ``low``, divided by ``count`` as on paper: ``a``, ``b``, ``c``, its
-    highest digits from the first that is not 0, ``top``, the number of the first, ``more``, whether a later one is not
-    0, and ``rest``, the remainder.
+    """Divide ``digits`` by ``count`` as on paper. ``low``: the number of the last digit.
+
+    Returns ``a``, ``b``, ``c``, the highest digits of the quotient from the first that is not 0; ``top``, the number of
+    the first; ``more``, whether a later one is not 0; and ``rest``, the remainder.
     """
     from pyspark.sql import functions as f
 
@@ -207,17 +211,26 @@ def _quotient(digits: Column, count: Column, low: Column) -> Column:
         )
 
     start = f.struct(
-        *(_whole(0).alias(name) for name in "abc"), f.lit(False).alias("more"), f.lit(0).alias("length"),
-        _whole(0).alias("rest"))
-    return f.aggregate(digits, start, step, lambda s: f.struct(
-        s.a, s.b, s.c, s.length, (s.more | (s.rest != 0)).alias("more"), s.rest, (low + s.length - 1).alias("top")))
+        *(_whole(0).alias(name) for name in "abc"),
+        f.lit(False).alias("more"),
+        f.lit(0).alias("length"),
+        _whole(0).alias("rest"),
+    )
+    return f.aggregate(
+        digits,
+        start,
+        step,
+        lambda s: f.struct(
+            s.a, s.b, s.c, s.length, (s.more | (s.rest != 0)).alias("more"), s.rest, (low + s.length - 1).alias("top")
+        ),
+    )
 
 
 def _double(q: Column, count: Column) -> Column:
-    """The double that is nearest to a quotient; of two that are equally near the one whose last bit is 0."""
+    """Return the double nearest to a quotient; of two equally near the one whose last bit is 0."""
     from pyspark.sql import functions as f
 
-    # Below 2**53 times the last bit: whole multiples of that are all that there is, and the remainder decides.
+    # Below 2**53 times the last bit there are only whole multiples of that bit, and the remainder decides.
     few = f.when(q.top == 0, q.a).otherwise(q.a * PIECE + q.b)
     half = q.rest * 2
     is_up = (half > count) | ((half == count) & (few % 2 == 1))
@@ -228,8 +241,10 @@ def _double(q: Column, count: Column) -> Column:
 
 
 def _scaled(q: Column, bits: Column) -> Column:
-    """``bits``: of ``q.a``. The quotient's KEPT_BITS highest bits as a whole number, the last one set if anything is
-    below; a cast rounds it to a double, and products with powers of two, which are exact, put that in its place.
+    """Return a large quotient as a double. ``bits``: of ``q.a``.
+
+    Takes the KEPT_BITS highest bits of the quotient as a whole number, the last one set if anything is below. A cast
+    rounds that to a double, and products with powers of two, which are exact, scale it.
     """
     from pyspark.sql import functions as f
 
@@ -246,7 +261,7 @@ def _scaled(q: Column, bits: Column) -> Column:
 
 
 def _shifted(value: Column, by: Column) -> Column:
-    """``value`` times 2**by, cut to a whole number."""
+    """Return ``value`` times 2**by, cut to a whole number."""
     from pyspark.sql import functions as f
 
     left, right = f.call_function("shiftleft", value, by), f.call_function("shiftright", value, -by)
@@ -254,7 +269,7 @@ def _shifted(value: Column, by: Column) -> Column:
 
 
 def _let(value: Column, use: Callable[[Column], Column]) -> Column:
-    """``use`` of a value that is computed once."""
+    """Return ``use`` of a value that is computed once."""
     from pyspark.sql import functions as f
 
     return f.element_at(f.transform(f.array(value), use), 1)

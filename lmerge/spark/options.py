@@ -1,11 +1,12 @@
-"""Options of ``format("lmerge")``: their names, what they may say, and errors that name the option.
+"""Options of ``format("lmerge")``: their names, their values, and errors that name the option.
 
-Spark keeps option names without regard to case, and people write them with and without underscores: ``tokenFile``,
-``token_file`` and ``tokenfile`` are one. A name that nobody knows is refused, because a misspelt option would otherwise
-be a default in silence; Spark's own names, such as ``checkpointLocation``, pass.
+Spark ignores the case of option names, and users write them with and without underscores: ``tokenFile``, ``token_file``
+and ``tokenfile`` are the same. An unknown name is refused, because a misspelt option would otherwise silently have its
+default. Spark's own names, such as ``checkpointLocation``, are accepted.
 
-A token itself is no option: options stand in Spark's event log, in its UI and in ``explain``. A file of it is, and so
-is the environment (LMERGE_TOKEN and the like, see ``lmerge.client.security``), on the driver and on every executor.
+A token itself is not an option, because options are shown in Spark's event log, in its UI and in ``explain``. The token
+comes from a file, or from the environment (LMERGE_TOKEN and the like, see ``client.connection.security``), on the
+driver and on every executor.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from typing import Any, Final
 from google.protobuf.json_format import MessageToJson, ParseError
 from google.protobuf.json_format import Parse as ParseJson
 
-from lmerge.client.security import Security
-from lmerge.client.streams import parse_targets
+from lmerge.client.connection.security import Security
+from lmerge.client.connection.streams import parse_targets
 from lmerge.core.elements import INF, NEG_INF
-from lmerge.core.inputs import ACTIVE, ROLES
+from lmerge.core.inputs import InputRole
 from lmerge.core.properties import parse_properties
 from lmerge.errors import UsageError
 from lmerge.wire.generated import lmerge_pb2 as pb
@@ -40,11 +41,11 @@ KEYED: Final = (UPDATE, INTERVALS)
 FAIL: Final = "fail"
 DROP: Final = "drop"
 
-# Instead of a schema: the one column of the payload holds it as it is.
+# Instead of a schema: one column holds the bytes of the payload.
 RAW: Final = "raw"
 
-# The number of the batch, where a streaming query writes it by itself, and of whom it is where Spark's own properties
-# do not say so: see ``update_sink``.
+# The number of a batch that a query writes by ``foreachBatch``, and the query and run to which it belongs, where
+# Spark's own properties lack them: see ``update_sink``.
 BATCH: Final = "batch"
 QUERY: Final = "query"
 RUN: Final = "run"
@@ -52,34 +53,60 @@ RUN: Final = "run"
 # The columns of a prepared DataFrame that hold the lifetime, in microseconds since the epoch.
 VS: Final = "lmerge_vs"
 VE: Final = "lmerge_ve"
-# The function by which a query leaves out what nobody wants any more (``skipping``).
-WANTED: Final = "lmerge_wanted"
+# The function by which a query leaves out events that are not needed any more (``skipping``).
+SKIP_FILTER: Final = "lmerge_skip_filter"
 
-CONNECTION: Final = frozenset(
-    {"servers", "merge", "ca", "cert", "key", "token_file", "tls", "insecure", "server_name"}
-)
+CONNECTION: Final = frozenset({"servers", "merge", "ca", "cert", "key", "token_file", "tls", "insecure", "server_name"})
 SINK: Final = CONNECTION | {
-    "replica", "mode", "properties", "role", "join_at", "spool", "schema", "keys", "kind", "vs", "ve", "stable_lag_us",
-    "late", "give_up_after", "skips", "stage", "ends_after_cutover", BATCH, QUERY, RUN,
+    "replica",
+    "mode",
+    "properties",
+    "role",
+    "join_at",
+    "spool",
+    "schema",
+    "keys",
+    "kind",
+    "vs",
+    "ve",
+    "stable_lag_us",
+    "late",
+    "give_up_after",
+    "skips",
+    "stage",
+    "ends_after_cutover",
+    BATCH,
+    QUERY,
+    RUN,
 }
-# Names that Spark, or the people who write to any sink, put there.
-SPARKS: Final = frozenset({
-    "checkpoint_location", "path", "query_name", "output_mode", "trigger", "header", "truncate", "num_rows",
-})
-# What a wait for servers may be told to last: longer is "never", which is what no option means.
+# Names that belong to Spark, and options that users pass to any sink.
+SPARKS: Final = frozenset(
+    {"checkpoint_location", "path", "query_name", "output_mode", "trigger", "header", "truncate", "num_rows"}
+)
+# The longest wait for servers that an option can set. A longer one means "for ever", which is the default.
 WAIT_S_MAX: Final = 7 * 86_400.0
 
 _UNITS_US: Final = {
-    "us": 1, "microsecond": 1, "ms": 1_000, "millisecond": 1_000, "s": 1_000_000, "second": 1_000_000,
-    "m": 60_000_000, "min": 60_000_000, "minute": 60_000_000, "h": 3_600_000_000, "hour": 3_600_000_000,
-    "d": 86_400_000_000, "day": 86_400_000_000,
+    "us": 1,
+    "microsecond": 1,
+    "ms": 1_000,
+    "millisecond": 1_000,
+    "s": 1_000_000,
+    "second": 1_000_000,
+    "m": 60_000_000,
+    "min": 60_000_000,
+    "minute": 60_000_000,
+    "h": 3_600_000_000,
+    "hour": 3_600_000_000,
+    "d": 86_400_000_000,
+    "day": 86_400_000_000,
 }
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """What a query that publishes was told. Times are microseconds, waits seconds."""
+    """The options of a query that publishes. Times are microseconds, waits seconds."""
 
     servers: tuple[str, ...]
     merge: str
@@ -88,41 +115,41 @@ class SinkOptions:
     spool: str
     mode: str = ELEMENTS
     properties: tuple[str, ...] = ()
-    role: str = ACTIVE
+    role: str = InputRole.ACTIVE
     join_at: int | None = None
     schema: str | None = None  # JSON, as ``schema_text`` writes it, or RAW
     keys: tuple[str, ...] = ()
     vs: str = VS
     ve: str | None = None
     kind: str | None = None
-    stable_lag_us: int | None = None  # None: the watermark says nothing, and no stable is said by it
+    stable_lag_us: int | None = None  # None: no stable follows from the watermark
     late: str = DROP
     give_up_after_s: float | None = None
     skips: bool = False
     stages: bool = True
-    ends_after_cutover: bool = False  # somebody stops the query when another has taken its place: ``session``
+    ends_after_cutover: bool = False  # ``session`` stops the query after a cutover
     security: Security | None = None
 
     @property
     def target(self) -> str:
-        """The servers, in one word."""
+        """The servers as one text."""
         return ",".join(self.servers)
 
     def __str__(self) -> str:
         return f"replica {self.replica!r} of merge {self.merge!r} at {self.target}"
 
 
-class Options:
-    """Options by name, however they were written. Raises UsageError naming the option."""
+class OptionReader:
+    """Reads options by name, in any spelling. Raises UsageError naming the option."""
 
-    def __init__(self, given: Mapping[str, str], known: Iterable[str], what: str) -> None:
+    def __init__(self, given: Mapping[str, str], names: Iterable[str], what: str) -> None:
         self._what = what
-        self._names = {folded(name): name for name in (*known, *SPARKS)}
+        self._names = {folded(name): name for name in (*names, *SPARKS)}
         self._given: dict[str, str] = {}
         for name, value in given.items():
             if folded(name) == "token":
                 raise UsageError(
-                    f"{what}: option token would stand in Spark's UI and logs for all to read: give token_file, or "
+                    f"{what}: option token would be readable for all in Spark's UI and logs: give token_file, or "
                     "set LMERGE_TOKEN in the environment of the driver and the executors"
                 )
             if folded(name) not in self._names:
@@ -130,29 +157,29 @@ class Options:
             self._given[self._names[folded(name)]] = value
 
     def text(self, name: str) -> str | None:
-        """The option's words; None if it was not given, or is empty."""
+        """Return the text of the option, or None if it is missing or empty."""
         value = self._given.get(name, "").strip()
         return value or None
 
     def needed(self, name: str, hint: str = "") -> str:
-        """The same for an option that there must be."""
+        """Return the text of a required option."""
         value = self.text(name)
         if value is None:
             raise UsageError(f"{self._what}: option {name} is missing{hint}")
         return value
 
-    def one_of(self, name: str, words: tuple[str, ...], default: str) -> str:
+    def one_of(self, name: str, choices: tuple[str, ...], default: str) -> str:
         value = (self.text(name) or default).lower()
-        if value not in words:
-            raise UsageError(f"{self._what}: option {name} is {value!r:.40}; it is {' or '.join(words)}")
+        if value not in choices:
+            raise UsageError(f"{self._what}: option {name} is {value!r:.40}; it is {' or '.join(choices)}")
         return value
 
-    def words(self, name: str) -> tuple[str, ...]:
-        """Words with commas between, or a JSON list."""
+    def items(self, name: str) -> tuple[str, ...]:
+        """Return the items of a list, with commas between them or in JSON."""
         text = self.text(name) or ""
         if text.startswith("["):
-            return tuple(str(word) for word in self._json(name, text, list))
-        return tuple(word.strip() for word in text.split(",") if word.strip())
+            return tuple(str(item) for item in self._json(name, text, list))
+        return tuple(item.strip() for item in text.split(",") if item.strip())
 
     def whole(self, name: str) -> int | None:
         text = self.text(name)
@@ -162,11 +189,11 @@ class Options:
             raise UsageError(f"{self._what}: option {name} is {text!r:.40}, not a whole number") from None
 
     def flag(self, name: str, default: bool = False) -> bool:
-        word = self.one_of(name, ("true", "false", "1", "0", "yes", "no"), "true" if default else "false")
-        return word in ("true", "1", "yes")
+        text = self.one_of(name, ("true", "false", "1", "0", "yes", "no"), "true" if default else "false")
+        return text in ("true", "1", "yes")
 
     def seconds(self, name: str) -> float | None:
-        """A wait: ``30`` or ``30 seconds``."""
+        """Return a wait: ``30`` or ``30 seconds``."""
         text = self.text(name)
         if text is None:
             return None
@@ -179,7 +206,7 @@ class Options:
         return wait_s
 
     def time(self, name: str) -> int | None:
-        """A moment: microseconds since the epoch, or ISO 8601 with a zone."""
+        """Return a moment: microseconds since the epoch, or ISO 8601 with a zone."""
         text = self.text(name)
         if text is None:
             return None
@@ -188,7 +215,7 @@ class Options:
         except UsageError as problem:
             raise UsageError(f"{self._what}: option {name}: {problem}") from None
         if not NEG_INF < t < INF:
-            raise UsageError(f"{self._what}: option {name} is {text!r:.40}, which is no 64-bit time")
+            raise UsageError(f"{self._what}: option {name} is {text!r:.40}, which is not a 64-bit time")
         return t
 
     def servers(self) -> tuple[str, ...]:
@@ -198,10 +225,8 @@ class Options:
             raise self._naming("servers", problem) from None
 
     def security(self) -> Security | None:
-        """What the options and this process's environment say together."""
-        over: dict[str, Any] = {
-            name: self.text(name) for name in ("ca", "cert", "key", "token_file", "server_name")
-        }
+        """Return the security settings of the options and of this process's environment."""
+        over: dict[str, Any] = {name: self.text(name) for name in ("ca", "cert", "key", "token_file", "server_name")}
         over |= {"tls": self.flag("tls"), "insecure": self.flag("insecure")}
         try:
             return Security.from_environment(**over)
@@ -218,8 +243,8 @@ class Options:
         return value
 
     def _naming(self, name: str, problem: UsageError) -> UsageError:
-        words = str(problem)
-        return problem if words.startswith(self._what) else UsageError(f"{self._what}: option {name}: {words}")
+        message = str(problem)
+        return problem if message.startswith(self._what) else UsageError(f"{self._what}: option {name}: {message}")
 
     def _nearest(self, name: str) -> str:
         near = difflib.get_close_matches(folded(name), self._names, 1)
@@ -227,16 +252,16 @@ class Options:
 
 
 def sink_options(given: Mapping[str, str]) -> SinkOptions:
-    """The options of a query that publishes. Raises UsageError naming the option."""
-    options = Options(given, SINK, "publishing to lmerge")
+    """Return the options of a query that publishes. Raises UsageError naming the option."""
+    options = OptionReader(given, SINK, "publishing to lmerge")
     checkpoint = options.needed(
         "checkpoint_location",
-        ': a restart goes on from there, so say .option("checkpointLocation", ...) on the query itself '
-        "(the setting spark.sql.streaming.checkpointLocation does not tell a sink where it is)",
+        ': a restart continues from there, so set .option("checkpointLocation", ...) on the query itself '
+        "(Spark does not pass the setting spark.sql.streaming.checkpointLocation to a sink)",
     )
     mode = options.one_of("mode", MODES, ELEMENTS)
     try:
-        properties = tuple(sorted(parse_properties(options.words("properties"))))
+        properties = tuple(sorted(parse_properties(options.items("properties"))))
     except UsageError as problem:
         raise UsageError(f"publishing to lmerge: option properties: {problem}") from None
     if mode != ELEMENTS and options.text("schema") is None:
@@ -252,10 +277,10 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
         spool=options.text("spool") or spool_in(checkpoint),
         mode=mode,
         properties=properties,
-        role=options.one_of("role", tuple(ROLES), ACTIVE),
+        role=options.one_of("role", tuple(InputRole), InputRole.ACTIVE),
         join_at=options.time("join_at"),
         schema=options.text("schema"),
-        keys=options.words("keys"),
+        keys=options.items("keys"),
         vs=options.text("vs") or VS,
         ve=options.text("ve"),
         kind=options.text("kind"),
@@ -270,17 +295,17 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
 
 
 def spool_in(checkpoint: str) -> str:
-    """Where the spool of a query is, if nothing else was said."""
+    """Return the default folder of the spool of a query."""
     return f"{checkpoint.rstrip('/')}/lmerge"
 
 
 def schema_text(schema: Schema) -> str:
-    """A schema as an option holds it; equal schemas give equal texts."""
+    """Return a schema as the text of an option. Equal schemas give equal texts."""
     return str(MessageToJson(schema.to_message(), indent=None, preserving_proto_field_name=True))
 
 
 def schema_of_text(text: str | None) -> Schema | None:
-    """The schema that ``schema_text`` has written; None: payloads are bytes. Raises UsageError."""
+    """Return the schema of a text of ``schema_text``; None: payloads are bytes. Raises UsageError."""
     if text is None or text == RAW:
         return None
     try:
@@ -290,31 +315,32 @@ def schema_of_text(text: str | None) -> Schema | None:
 
 
 def folded(name: str) -> str:
-    """A name as it is compared."""
+    """Return a name in the form in which names are compared."""
     return re.sub(r"[_\-. ]", "", name).lower()
 
 
 def duration_us(text: str) -> int:
-    """``"10 seconds"``, ``"500 ms"``, ``"1 hour"`` in microseconds; days are of 24 hours. Raises UsageError."""
+    """Return ``"10 seconds"``, ``"500 ms"``, ``"1 hour"`` in microseconds; a day has 24 hours. Raises UsageError."""
     total, rest = 0, text.strip().lower().removeprefix("interval ")
     pieces = re.findall(r"(\d+)\s*([a-z]+)", rest)
     if not pieces or re.sub(r"\d+\s*[a-z]+|[\s,]", "", rest):
-        raise UsageError(f"{text!r:.40} is no duration such as '10 seconds'")
-    for number, word in pieces:
-        unit = word if word in _UNITS_US else word.removesuffix("s")
+        raise UsageError(f"{text!r:.40} is not a duration such as '10 seconds'")
+    for number, name in pieces:
+        unit = name if name in _UNITS_US else name.removesuffix("s")
         if unit not in _UNITS_US:
-            raise UsageError(f"{text!r:.40} is no duration such as '10 seconds': unknown unit {word!r}")
+            raise UsageError(f"{text!r:.40} is not a duration such as '10 seconds': unknown unit {name!r}")
         total += int(number) * _UNITS_US[unit]
     return total
 
 
 def moment_us(text: str) -> int:
-    """ISO 8601 with a zone in microseconds since the epoch. Raises UsageError."""
+    """Return a time in ISO 8601, with a zone, in microseconds since the epoch. Raises UsageError."""
     try:
         moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
-        raise UsageError(f"{text!r:.40} is neither microseconds since the epoch nor a time such as "
-                         "2024-05-01T12:00:00Z") from None
+        raise UsageError(
+            f"{text!r:.40} is neither microseconds since the epoch nor a time such as 2024-05-01T12:00:00Z"
+        ) from None
     if moment.tzinfo is None:
         raise UsageError(f"{text!r:.40} has no time zone, so it names no moment")
     delta = moment - _EPOCH

@@ -3,18 +3,18 @@
 ==============================  =====================================================================================
 boolean                         ``bool``
 byte, short, integer, long      ``int``
-float, double                   ``float``, rounded where that is asked for
+float, double                   ``float``, rounded if requested
 string, char, varchar           ``string``; collations compare, they do not change the bytes
 binary                          ``bytes``
 date                            ``date``
 timestamp                       ``timestamp``
-timestamp_ntz                   ``timestamp`` where a time zone is declared: by itself it names no moment
+timestamp_ntz                   ``timestamp`` where a time zone is declared, as it is no moment without one
 decimal(p, s)                   ``decimal(s)``
 array, struct                   ``list``, ``struct``
 ==============================  =====================================================================================
 
-Maps have no order, intervals no one length, variants and objects of user-defined types no one form: they are refused,
-by name. ``explode``, ``cast`` or ``to_json`` make something of them that has a canonical form.
+Maps have no order, intervals no single length, variants and objects of user-defined types no single form. They are
+refused by name. ``explode``, ``cast`` or ``to_json`` turn them into something with a canonical form.
 """
 
 from __future__ import annotations
@@ -28,10 +28,20 @@ from lmerge.wire.schema import Column, Schema
 
 RoundDigits: TypeAlias = "int | Mapping[str, int] | None"
 
-_WORDS: Final = {
-    "BooleanType": "bool", "ByteType": "int", "ShortType": "int", "IntegerType": "int", "LongType": "int",
-    "FloatType": "float", "DoubleType": "float", "StringType": "string", "CharType": "string",
-    "VarcharType": "string", "BinaryType": "bytes", "DateType": "date", "TimestampType": "timestamp",
+_KINDS: Final = {
+    "BooleanType": "bool",
+    "ByteType": "int",
+    "ShortType": "int",
+    "IntegerType": "int",
+    "LongType": "int",
+    "FloatType": "float",
+    "DoubleType": "float",
+    "StringType": "string",
+    "CharType": "string",
+    "VarcharType": "string",
+    "BinaryType": "bytes",
+    "DateType": "date",
+    "TimestampType": "timestamp",
 }
 _REASONS: Final = {
     "MapType": "a map's entries have no order; turn it into an array of structs, sorted by key",
@@ -46,46 +56,46 @@ _REASONS: Final = {
 
 
 def schema_of_spark(struct: Any, round_digits: RoundDigits = None, *, zone: str | None = None) -> Schema:
-    """The schema of rows of a ``pyspark.sql.types.StructType``. Raises UsageError.
+    """Return the schema of the rows of a ``pyspark.sql.types.StructType``. Raises UsageError.
 
     ``round_digits``: digits after the point for all floats, or by column (``"delay"``; ``"stats.mean"`` for a field of
-    a struct, ``"delays.element"`` for what is in an array): sums taken in another order then give the same bytes.
-    ``zone``: of the columns of type timestamp_ntz; ``lmerge.wire.arrow.in_zone`` makes moments of their values.
+    a struct, ``"delays.element"`` for the items of an array). Sums taken in another order then give the same bytes.
+    ``zone``: of the columns of type timestamp_ntz. ``lmerge.wire.arrow.in_zone`` turns their values into moments.
     """
     schema = Schema(tuple(_column(field.name, field.dataType, field.nullable, field.name, zone) for field in struct))
     return schema if round_digits is None else Schema(_rounded(schema.columns, round_digits))
 
 
 def _column(name: str, kind: Any, nullable: bool, path: str, zone: str | None) -> Column:
-    word = _name_of(kind)
-    if word == "StructType":
+    class_name = _name_of(kind)
+    if class_name == "StructType":
         fields = tuple(
             _column(field.name, field.dataType, field.nullable, f"{path}.{field.name}", zone) for field in kind
         )
         return Column(name, "struct", nullable, children=fields)
-    if word == "ArrayType":
+    if class_name == "ArrayType":
         element = _column("element", kind.elementType, kind.containsNull, f"{path}.element", zone)
         return Column(name, "list", nullable, children=(element,))
-    if word == "DecimalType":
+    if class_name == "DecimalType":
         return Column(name, "decimal", nullable, scale=kind.scale)
-    if word == "TimestampNTZType":
+    if class_name == "TimestampNTZType":
         _check_local(path, zone)
         return Column(name, "timestamp", nullable)
-    if word not in _WORDS:
-        reason = _REASONS.get(word, "there is no canonical form for it; cast it to a type that has one")
-        raise UsageError(f"column {path!r} is of Spark's type {_spoken(kind)}: {reason}")
-    return Column(name, _WORDS[word], nullable)
+    if class_name not in _KINDS:
+        reason = _REASONS.get(class_name, "there is no canonical form for it; cast it to a type that has one")
+        raise UsageError(f"column {path!r} is of Spark's type {_type_name(kind)}: {reason}")
+    return Column(name, _KINDS[class_name], nullable)
 
 
 def _name_of(kind: Any) -> str:
-    """The class of Spark's that ``kind`` is of. Classes of users are their own."""
+    """Return the name of Spark's class of ``kind``. For user-defined types this is ``UserDefinedType``."""
     names = [base.__name__ for base in type(kind).__mro__ if base.__module__ == "pyspark.sql.types"]
     if "UserDefinedType" in names:
         return "UserDefinedType"
     return names[0] if names else type(kind).__name__
 
 
-def _spoken(kind: Any) -> str:
+def _type_name(kind: Any) -> str:
     if _name_of(kind) == "UserDefinedType":
         return f"{type(kind).__name__} (user-defined)"
     return str(kind.simpleString())
@@ -102,12 +112,12 @@ def _check_local(path: str, zone: str | None) -> None:
 
 
 def _rounded(columns: tuple[Column, ...], digits: int | Mapping[str, int]) -> tuple[Column, ...]:
-    """The columns with their floats rounded to ``digits``."""
+    """Return the columns with their floats rounded to ``digits``."""
     if isinstance(digits, Mapping):
         kinds = dict(_paths(columns))
         for path in digits:
             if path not in kinds:
-                raise UsageError(f"round_digits: there is no column {path!r}; there are {', '.join(kinds)}")
+                raise UsageError(f"round_digits: there is no column {path!r}; the columns are {', '.join(kinds)}")
             if kinds[path] != "float":
                 raise UsageError(f"round_digits: column {path!r} is {kinds[path]}, and only floats are rounded")
     return tuple(_rounded_column(column, digits, column.name) for column in columns)
@@ -121,7 +131,7 @@ def _rounded_column(column: Column, digits: int | Mapping[str, int], path: str) 
 
 
 def _paths(columns: tuple[Column, ...], above: str = "") -> Iterator[tuple[str, str]]:
-    """All columns, nested ones too, by path, with their types."""
+    """Return all columns with their types, by path, nested ones too."""
     for column in columns:
         yield above + column.name, column.type
         yield from _paths(column.children, f"{above}{column.name}.")

@@ -1,0 +1,4 @@
+"""Tools for tests of lmerge and of users' replicas: generators, the oracle, the paper's listing, a simulation.
+
+Called by tests and benchmarks. Imports the core; only ``sim`` imports the service and the client.
+"""

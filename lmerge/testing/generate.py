@@ -1,8 +1,8 @@
 """Random temporal databases and physically different streams of one of them, from a seed.
 
 For tests of anything that merges: ``reference`` makes a TDB, ``present`` makes a legal stream that reconstitutes to it,
-with disorder, wrong ends that are revised, events that never were, and stables as tight as they may be. The same seed
-gives the same streams.
+with disorder, wrong ends that are revised, events that are inserted and removed again, and stables as tight as they may
+be. The same seed gives the same streams.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PLAIN = Shape(disorder=0, revision=0.0, spurious=0.0)
 def reference(
     random: Random, count: int, *, payloads: int = 4, step_max: int = 3, duplicates: bool = False, strict: bool = False
 ) -> list[Event]:
-    """A TDB of about ``count`` events, ordered by (vs, payload, ve).
+    """Return a TDB of about ``count`` events, ordered by (vs, payload, ve).
 
     ``duplicates``: (Vs, payload) is no key, and equal events occur. ``strict``: every Vs occurs once.
     """
@@ -59,7 +59,7 @@ def reference(
 
 
 def present(random: Random, events: Sequence[Event], shape: Shape = Shape()) -> list[Element]:
-    """A legal stream that reconstitutes to ``events``."""
+    """Return a legal stream that reconstitutes to ``events``."""
     histories = [_history(random, event, shape) for event in events]
     for at in range(len(events)):
         if random.random() < shape.spurious:
@@ -72,22 +72,22 @@ def present(random: Random, events: Sequence[Event], shape: Shape = Shape()) -> 
 
 
 def _history(random: Random, event: Event, shape: Shape) -> list[Element]:
-    """What a stream says about one event, in order."""
+    """Return the elements of one event, in order."""
     vs, payload, ve = event
-    said = ve
+    end = ve
     if random.random() < shape.revision:
-        said = random.choice((INF, vs + random.randint(1, 30)))
-    history: list[Element] = [Insert(payload, vs, said)]
-    while said != ve:
+        end = random.choice((INF, vs + random.randint(1, 30)))
+    history: list[Element] = [Insert(payload, vs, end)]
+    while end != ve:
         after = ve if random.random() < 0.6 else vs + random.randint(1, 30)
-        if after != said:
-            history.append(Adjust(payload, vs, said, after))
-            said = after
+        if after != end:
+            history.append(Adjust(payload, vs, end, after))
+            end = after
     return history
 
 
 def _interleave(random: Random, histories: list[list[Element]], shape: Shape) -> list[Element]:
-    """Several histories at a time, each in its own order, with legal stables between."""
+    """Mix several histories at a time, each in its own order, with legal stables between."""
     stream: list[Element] = []
     window: list[list[Element]] = []
     width = 8 if shape.disorder else 1
@@ -115,7 +115,7 @@ def _interleave(random: Random, histories: list[list[Element]], shape: Shape) ->
 
 
 def _needs_from(histories: list[list[Element]]) -> list[int]:
-    """For each place, the largest stable after which all histories from there on may still come."""
+    """Return for each place the largest stable after which all histories from there on may still come."""
     bounds = [INF]
     for history in reversed(histories):
         bounds.append(min(bounds[-1], min(map(_needs, history), default=INF)))
@@ -123,7 +123,7 @@ def _needs_from(histories: list[list[Element]]) -> list[int]:
 
 
 def _needs(element: Element) -> int:
-    """The largest stable after which ``element`` may still come."""
+    """Return the largest stable after which ``element`` may still come."""
     if isinstance(element, Insert):
         return element.vs
     if isinstance(element, Adjust):
@@ -134,7 +134,7 @@ def _needs(element: Element) -> int:
 def ordered(
     random: Random, events: Sequence[Event], *, ties: str = "payload", stable: float = 0.25, tight: float = 0.6
 ) -> list[Element]:
-    """An insert-only stream in order of Vs that reconstitutes to ``events``: for R0, R1 and R2.
+    """Return an insert-only stream in order of Vs that reconstitutes to ``events``: for R0, R1 and R2.
 
     ``ties``: equal Vs come in order of ``payload`` (the same on every input, R1) or ``shuffled`` (R2).
     """
@@ -155,16 +155,16 @@ def ordered(
 
 
 def joining(stream: Sequence[Element], join_at: int, events: Sequence[Event]) -> list[Element]:
-    """The part of ``stream`` that a replica says which starts late: nothing of events that end before ``join_at``."""
+    """Return what a replica that starts late publishes of ``stream``: nothing of events that end before ``join_at``."""
     kept = {(event.vs, event.payload) for event in events if event.ve >= join_at}
     never = {(e.vs, e.payload) for e in stream if isinstance(e, Insert)} - {(e.vs, e.payload) for e in events}
     return [e for e in stream if isinstance(e, Stable) or (e.vs, e.payload) in kept | never]
 
 
 def mistaken(random: Random, events: Sequence[Event], join_at: int) -> list[Event]:
-    """A TDB that is right only from ``join_at`` on: what a replica believes that starts late.
+    """Return a TDB that is right only from ``join_at`` on, as a replica that starts late computes it.
 
-    Of the events that end before, some are missing, some end elsewhere before ``join_at``, and some never were.
+    Of the events that end before, some are missing, some end elsewhere before ``join_at``, and some are invented.
     """
     table = []
     for at, event in enumerate(events):

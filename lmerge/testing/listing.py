@@ -18,14 +18,14 @@ OUTPUT: Final = -1  # the special key of the listing's hash table
 
 
 class ListingR3:
-    """IV.D, Algorithm R3. ``apply`` gives what the element puts out."""
+    """IV.D, Algorithm R3. ``apply`` returns the output that an element causes."""
 
     def __init__(self) -> None:
         self.max_stable = NEG_INF  # 1
         self.index: SortedDict = SortedDict()  # 2: (Vs, payload) -> {input: Ve}
 
     def apply(self, s: int, e: Element) -> list[Element]:
-        """One element of input ``s``."""
+        """Apply one element of input ``s``; return the output elements."""
         if isinstance(e, Insert):
             return self.insert(e, s)
         if isinstance(e, Adjust):

@@ -1,7 +1,7 @@
 """Large inputs for benchmarks, after the paper's VI.B: StableFreq, EventDuration, Disorder, payload size.
 
-``workload`` gives every input as batches: the same TDB, each input in an order of its own. Disorder moves a fraction of
-the elements back; a fraction of the events is first said with a wrong end. About ``live`` events are alive at any time.
+``workload`` returns every input as batches: the same TDB, each input in an order of its own. Disorder moves a fraction
+of the elements back; a fraction of the events first gets a wrong end. About ``live`` events are alive at any time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Workload:
 
 
 def workload(spec: Workload) -> list[list[Batch]]:
-    """The batches of every input."""
+    """Return the batches of every input."""
     random = Random(spec.seed)
     payloads = [random.randbytes(spec.payload_bytes) for _ in range(spec.events)]
     return [_presented(spec, payloads, Random(spec.seed * 1000 + at)) for at in range(spec.inputs)]
@@ -51,13 +51,13 @@ def _presented(spec: Workload, payloads: list[bytes], random: Random) -> list[Ba
         position = float(at)
         if random.random() < spec.disorder:
             position += random.randint(1, window)
-        said = vs + duration
+        end = vs + duration
         copy = bytes(bytearray(payload))  # every input has bytes of its own, as from a network
         if random.random() < spec.adjusts:
-            rows.append((position, (INSERT, vs, said + STEP, 0, copy)))
-            rows.append((position + 0.5, (ADJUST, vs, said, said + STEP, copy)))
+            rows.append((position, (INSERT, vs, end + STEP, 0, copy)))
+            rows.append((position + 0.5, (ADJUST, vs, end, end + STEP, copy)))
         else:
-            rows.append((position, (INSERT, vs, said, 0, copy)))
+            rows.append((position, (INSERT, vs, end, 0, copy)))
     rows.sort(key=lambda item: item[0])
     every = max(1, round(1 / spec.stables)) if spec.stables else 0
     batches, builder = [], BatchBuilder()

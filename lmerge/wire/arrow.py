@@ -1,8 +1,8 @@
 """Arrow tables to and from payloads. Only this module and ``native_rows`` need pyarrow (extra ``arrow``).
 
 A table and the same rows as dictionaries give the same bytes. On the native core whole batches are converted without
-an object per row; what it refuses, and everything where it is not built, goes through Python: columns one at a time,
-in Arrow where it can (time zones, units, dictionaries), packed by the same codec as dictionaries are.
+an object per row. What the core refuses is converted in Python, and so is everything where the core is not built:
+columns one at a time, in Arrow where it can (time zones, units, dictionaries), packed by the codec of dictionaries.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lmerge.core import engines
 from lmerge.core.batch import AnyBatch, Batch
 from lmerge.core.elements import INF, INSERT
+from lmerge.core.engines import selection
 from lmerge.errors import InvalidRow, UsageError
 from lmerge.wire.rows import RowCodec
 from lmerge.wire.schema import Column, Schema
@@ -26,25 +26,20 @@ if TYPE_CHECKING:
 ArrowRows: TypeAlias = "pa.Table | pa.RecordBatch"
 
 
-def is_arrow(rows: object) -> bool:
-    """Whether ``rows`` is a table or record batch of Arrow."""
-    return isinstance(rows, (pa.Table, pa.RecordBatch))
-
-
 def schema_of(arrow: Any) -> Schema:
-    """The schema of an Arrow schema. Raises UsageError for types that have no canonical form, such as maps."""
+    """Return the schema of an Arrow schema. Raises UsageError for types that have no canonical form, such as maps."""
     return Schema(tuple(_column_of(field) for field in arrow))
 
 
 def arrow_schema(schema: Schema) -> Any:
-    """The Arrow schema in which ``decode_table`` gives the rows of ``schema``."""
+    """Return the Arrow schema in which ``decode_table`` returns the rows of ``schema``."""
     return pa.schema([_field_of(column) for column in schema.columns])
 
 
-def encode_table(codec: RowCodec, rows: ArrowRows, *, engine: str = engines.AUTO) -> list[bytes]:
-    """The payloads of a table's rows, in order; its columns are found by name. Raises InvalidRow.
+def encode_table(codec: RowCodec, rows: ArrowRows, *, engine: str = selection.AUTO) -> list[bytes]:
+    """Return the payloads of a table's rows, in order; its columns are found by name. Raises InvalidRow.
 
-    ``engine``: a word of ``engines.ENGINES``; the bytes are the same.
+    ``engine``: a name in ``selection.ENGINES``; the bytes are the same.
     """
     native = _native(codec, rows, engine)
     payloads = None if native is None else native.payloads(rows)
@@ -52,9 +47,9 @@ def encode_table(codec: RowCodec, rows: ArrowRows, *, engine: str = engines.AUTO
 
 
 def insert_columns(
-    codec: RowCodec, rows: ArrowRows, vs: str, ve: str | None = None, *, engine: str = engines.AUTO
+    codec: RowCodec, rows: ArrowRows, vs: str, ve: str | None = None, *, engine: str = selection.AUTO
 ) -> AnyBatch:
-    """One insert per row, in order. Raises InvalidRow.
+    """Return one insert per row, in order. Raises InvalidRow.
 
     ``vs`` and ``ve`` name columns of times (``int64_column``); without ``ve`` events do not end. They are in the
     payload only if the schema has them.
@@ -70,8 +65,8 @@ def insert_columns(
     return Batch(bytes([INSERT]) * len(starts), starts, ends, [0] * len(starts), _python_payloads(codec, kept))
 
 
-def decode_table(codec: RowCodec, payloads: Sequence[bytes], *, engine: str = engines.AUTO) -> Any:
-    """The rows as an Arrow table. Raises InvalidRow."""
+def decode_table(codec: RowCodec, payloads: Sequence[bytes], *, engine: str = selection.AUTO) -> Any:
+    """Return the rows as an Arrow table. Raises InvalidRow."""
     native = _native(codec, payloads, engine)
     table = None if native is None else native.decode(payloads)
     if table is not None:
@@ -80,8 +75,8 @@ def decode_table(codec: RowCodec, payloads: Sequence[bytes], *, engine: str = en
     return pa.Table.from_pylist(rows, schema=arrow_schema(codec.schema))
 
 
-def decode_inserts(codec: RowCodec, batch: AnyBatch, *, engine: str = engines.AUTO) -> Any:
-    """The rows of a batch without stables as an Arrow table, as ``decode_table`` does it. Raises InvalidRow.
+def decode_inserts(codec: RowCodec, batch: AnyBatch, *, engine: str = selection.AUTO) -> Any:
+    """Return the rows of a batch without stables as an Arrow table, as ``decode_table`` does. Raises InvalidRow.
 
     On the native core the payloads are read where they lie.
     """
@@ -91,7 +86,7 @@ def decode_inserts(codec: RowCodec, batch: AnyBatch, *, engine: str = engines.AU
 
 
 def in_zone(rows: ArrowRows, zone: str) -> ArrowRows:
-    """The rows with their timestamps without a time zone read as local times of ``zone``, so that they name moments.
+    """Return the rows with timestamps without a time zone read as local times of ``zone``, so that they name moments.
 
     ``zone``: a name of the IANA database, or an offset such as ``"+02:00"``. Timestamps inside lists and structs stay
     as they are. Raises InvalidRow for a time that ``zone`` skips or has twice, UsageError if there is no such zone.
@@ -109,8 +104,8 @@ def in_zone(rows: ArrowRows, zone: str) -> ArrowRows:
 
 
 def _native(codec: RowCodec, rows: Any, engine: str) -> NativeRows | None:
-    """The way through the native core, if ``engine`` means that. Python has the words for what is empty and wrong."""
-    if engines.resolve(engine) == engines.PYTHON or not len(rows):
+    """Return the native converter, if ``engine`` means that. Python reports what is wrong with an empty table."""
+    if selection.resolve(engine) == selection.PYTHON or not len(rows):
         return None
     from lmerge.wire.native_rows import native_rows
 
@@ -129,7 +124,7 @@ def _python_payloads(codec: RowCodec, rows: ArrowRows) -> list[bytes]:
 
 
 def int64_column(rows: ArrowRows, name: str) -> list[int]:
-    """A column of times as integers: int64 as it is, timestamps as microseconds since the epoch in UTC.
+    """Return a column of times as integers: int64 as it is, timestamps as microseconds since the epoch in UTC.
 
     Raises InvalidRow if there is no such column, if it has nulls or is of another type.
     """
@@ -146,7 +141,7 @@ def int64_column(rows: ArrowRows, name: str) -> list[int]:
 
 
 def _values(column: Column, data: Any) -> list[Any]:
-    """The values of an Arrow column as the codec takes them."""
+    """Return the values of an Arrow column in the form that the codec takes."""
     if pa.types.is_dictionary(data.type):
         data = data.cast(data.type.value_type)
     try:
@@ -175,9 +170,9 @@ def _column_of(field: Any) -> Column:
         return Column(field.name, "list", field.nullable, children=(element,))
     if types.is_decimal(kind):
         return Column(field.name, "decimal", field.nullable, scale=kind.scale)
-    for test, word in _WORDS:
+    for test, name in _SIMPLE_TYPES:
         if test(kind):
-            return Column(field.name, word, field.nullable)
+            return Column(field.name, name, field.nullable)
     raise UsageError(f"column {field.name!r}: Arrow's {kind} has no canonical form in a payload")
 
 
@@ -193,12 +188,17 @@ def _type_of(column: Column) -> Any:
     if column.type == "decimal":
         return pa.decimal128(38, column.scale)
     return {
-        "bool": pa.bool_(), "int": pa.int64(), "float": pa.float64(), "string": pa.string(), "bytes": pa.binary(),
-        "timestamp": pa.timestamp("us", "UTC"), "date": pa.date32(),
+        "bool": pa.bool_(),
+        "int": pa.int64(),
+        "float": pa.float64(),
+        "string": pa.string(),
+        "bytes": pa.binary(),
+        "timestamp": pa.timestamp("us", "UTC"),
+        "date": pa.date32(),
     }[column.type]
 
 
-_WORDS = (
+_SIMPLE_TYPES = (
     (pa.types.is_boolean, "bool"),
     (pa.types.is_integer, "int"),
     (pa.types.is_floating, "float"),

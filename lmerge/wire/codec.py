@@ -1,15 +1,15 @@
 """A core Batch to and from a wire Batch: columns to columns, no object per element.
 
-Called by the service (decoding what publishers send, encoding what subscribers get) and by the client (the
-reverse). ``decode_batch`` trusts nothing: after it, the columns have one length, kinds are known, payload ends are
+Called by the service (decoding what publishers send, encoding what subscribers receive) and by the client (the
+reverse). ``decode_batch`` checks everything: after it, the columns have one length, kinds are valid, payload ends are
 in order, and what must be empty or zero is. What the elements *mean* is checked by the core.
 
-Every column crosses in one call (``memoryview.cast``, ``array``, ``bytes.translate``); checks that could need a
-look at each element are one C-level pass, and the element to blame is searched only once it is known that there is
-one. bench/service measures it.
+Every column is converted in one call (``memoryview.cast``, ``array``, ``bytes.translate``). Checks that could need a
+look at each element are one C-level pass; the offending element is searched only once it is certain that there is one.
+bench/service measures it.
 
-A batch of the native core has the wire's columns already: ``native_frames`` reads and writes it. What is asked here of
-both kinds of batches is their size, and a part of one.
+A batch of the native core has the wire's columns already: ``native_frames`` reads and writes it. For both kinds of
+batches this module returns the size, and a part of a batch.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _PAYLOADS_BYTES_MAX: Final = 2**32 - 1  # payload_ends are 32 bits wide
 
 
 def decode_batch(message: pb.Batch, limits: BatchLimits = DEFAULT_LIMITS) -> Batch:
-    """The core batch that ``message`` holds.
+    """Return the core batch that ``message`` holds.
 
     Raises InvalidBatch, naming the column and the element, if the columns disagree; LimitExceeded if there are too
     many elements or a payload is too large.
@@ -66,7 +66,7 @@ def decode_batch(message: pb.Batch, limits: BatchLimits = DEFAULT_LIMITS) -> Bat
 
 
 def encode_batch(batch: Batch) -> pb.Batch:
-    """The wire form of ``batch``. Raises InvalidBatch, naming the column and the element, if it cannot be said."""
+    """Return the wire form of ``batch``. Raises InvalidBatch, naming the column and the element, if it has none."""
     kinds, vs, ve, vold, payloads = batch.kinds, batch.vs, batch.ve, batch.vold, batch.payloads
     n = len(kinds)
     for name, column in (("vs", vs), ("ve", ve), ("vold", vold), ("payloads", payloads)):
@@ -82,7 +82,7 @@ def encode_batch(batch: Batch) -> pb.Batch:
 
 
 def split_batch(batch: AnyBatch, limits: BatchLimits = DEFAULT_LIMITS) -> Iterator[AnyBatch]:
-    """``batch`` in pieces, in order, each of which fits into a message. An empty batch gives none.
+    """Yield ``batch`` in pieces, in order, each of which fits into a message. An empty batch gives none.
 
     Raises LimitExceeded, before anything is yielded, if a single payload is above its limit.
     """
@@ -97,7 +97,7 @@ def split_batch(batch: AnyBatch, limits: BatchLimits = DEFAULT_LIMITS) -> Iterat
 
 
 def concat_batches(batches: Sequence[Batch]) -> Batch:
-    """The batches as one, in order."""
+    """Return the batches as one, in order."""
     if len(batches) == 1:
         return batches[0]
     vs: list[int] = []
@@ -113,7 +113,7 @@ def concat_batches(batches: Sequence[Batch]) -> Batch:
 
 
 def _columns(batch: AnyBatch) -> Columns:
-    """There are two kinds of batches; this one is not the lists."""
+    """Return a batch of the native core as such; ``batch`` is not one of Python's lists."""
     assert not isinstance(batch, Batch)
     return cast("Columns", batch)
 
@@ -143,12 +143,12 @@ def _split_lists(batch: Batch, limits: BatchLimits) -> Iterator[Batch]:
 
 
 def slice_batch(batch: AnyBatch, start: int, stop: int) -> AnyBatch:
-    """The elements of ``batch`` from index ``start`` up to, not including, ``stop``."""
+    """Return the elements of ``batch`` from index ``start`` up to, not including, ``stop``."""
     return _slice_lists(batch, start, stop) if isinstance(batch, Batch) else _columns(batch).slice(start, stop)
 
 
 def payload_sizes(batch: AnyBatch) -> tuple[int, int]:
-    """Bytes of all payloads together, and of the largest."""
+    """Return the bytes of all payloads together, and of the largest."""
     if not isinstance(batch, Batch):
         columns = _columns(batch)
         return columns.payload_bytes, columns.largest_payload
@@ -197,7 +197,7 @@ def _payloads(ends_data: bytes, data: bytes, n: int, limits: BatchLimits, *, may
 
 
 def _must_be_zero(name: str, column: list[int] | list[bytes], kinds: bytes, table: bytes, why: str) -> None:
-    """Elements whose kind maps to 1 in ``table`` must be 0 or empty in ``column``."""
+    """Raise InvalidBatch unless elements whose kind maps to 1 in ``table`` are 0 or empty in ``column``."""
     if any(compress(column, kinds.translate(table))):
         at = next(i for i, kind in enumerate(kinds) if table[kind] and column[i])
         raise InvalidBatch(f"column {name}, element {at}: {why}, but {column[at]!r:.64} came")

@@ -1,7 +1,7 @@
 """Finds the first payload of a batch that is no row of a schema.
 
-Called by the service before it merges a batch (``rowcheck``). ``RowCodec.decode`` is the definition of a row; where the
-native core is built, it looks at all payloads first, and the codec judges only those that the core is not sure of.
+Called by the service before it merges a batch (``row_check``). ``RowCodec.decode`` is the definition of a row. Where
+the native core is built, it checks all payloads first, and the codec decodes only those that the core does not accept.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import STABLE, Stable
-from lmerge.core.engines import NATIVE
+from lmerge.core.engines.selection import NATIVE
 from lmerge.errors import InvalidRow
 from lmerge.wire.rows import RowCodec
 from lmerge.wire.schema import Schema
@@ -25,26 +25,26 @@ class Misfit(NamedTuple):
     problem: InvalidRow
 
 
-class Fit(Protocol):
-    """What is sure of most rows at once."""
+class Precheck(Protocol):
+    """A fast check that accepts most rows of a batch at once."""
 
     def first_doubt(self, batch: AnyBatch, start: int) -> int | None:
-        """The index of the first payload from ``start`` on that the codec must judge; None: all the rest are rows."""
+        """Return the index of the first payload from ``start`` that the codec must decode; None: the rest are rows."""
 
 
 class Fitting:
-    """Judges batches of any engine by ``schema``, on ``engine``. Not for use by several threads at once."""
+    """Checks batches of any engine against ``schema``, on ``engine``. Not for use by several threads at once."""
 
     def __init__(self, schema: Schema, engine: str) -> None:
         self._codec = RowCodec(schema)
-        self._fit: Fit | None = None
+        self._precheck: Precheck | None = None
         if engine == NATIVE:
-            from lmerge.wire.native_fitting import NativeFit
+            from lmerge.wire.native_fitting import NativePrecheck
 
-            self._fit = NativeFit(schema)
+            self._precheck = NativePrecheck(schema)
 
     def misfit(self, batch: AnyBatch, base: int = 0) -> Misfit | None:
-        """The first misfit, of inserts and adjusts: both carry payloads. ``base``: added to the index in its words."""
+        """Return the first misfit among inserts and adjusts: both carry payloads. ``base`` is added to its index."""
         index = self._doubt(batch, 0)
         while index is not None:
             element = batch.element(index)
@@ -57,7 +57,7 @@ class Fitting:
         return None
 
     def _doubt(self, batch: AnyBatch, start: int) -> int | None:
-        if self._fit is not None:
-            return self._fit.first_doubt(batch, start)
+        if self._precheck is not None:
+            return self._precheck.first_doubt(batch, start)
         kinds = batch.kinds
         return next((index for index in range(start, len(kinds)) if kinds[index] != STABLE), None)

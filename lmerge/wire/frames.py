@@ -1,8 +1,9 @@
-"""Messages that carry batches, for an engine: from the bytes of gRPC to its kind of batch, and back.
+"""Converts messages that carry batches: from the bytes of gRPC to an engine's kind of batch, and back.
 
-Service and client read and write these messages as bytes, so that on the native engine a batch is never taken apart:
-``NativeFrames`` (``native_frames``) reads columns where they lie in the message, and writes each byte once.
-``PythonFrames`` does the same through protobuf's objects. All other messages are protobuf's in any case.
+Service and client choose the frames of their engine through ``engine_frames``. They read and write these messages as
+bytes, so that the native engine never copies a batch element by element: ``NativeFrames`` (``native_frames``) reads the
+columns where they lie in the message, and writes each byte once. ``PythonFrames`` converts through protobuf's objects.
+Protobuf reads and writes all other messages.
 """
 
 from __future__ import annotations
@@ -11,14 +12,13 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from lmerge.core.batch import AnyBatch, Batch
-from lmerge.core.engines import NATIVE
 from lmerge.wire.codec import concat_batches, decode_batch, encode_batch, payload_sizes, split_batch
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import ELEMENT_BYTES, MESSAGE_OVERHEAD_BYTES, BatchLimits
 
 
 class Received(Protocol):
-    """A batch that came; ``decode`` looks at its columns. Raises InvalidBatch and LimitExceeded."""
+    """A batch that was received. ``decode`` checks its columns and raises InvalidBatch and LimitExceeded."""
 
     @property
     def sequence(self) -> int: ...
@@ -26,30 +26,22 @@ class Received(Protocol):
 
 
 class Frames(Protocol):
-    """How an engine's batches stand in messages. The batches given to ``encode_*`` become one."""
+    """Reads and writes an engine's batches in messages. The batches given to ``encode_*`` become one."""
 
     def read_publish(self, data: bytes) -> Received | pb.PublishRequest:
-        """A publisher's message. Raises protobuf's DecodeError."""
+        """Read a publisher's message. Raises protobuf's DecodeError."""
 
     def read_subscribe(self, data: bytes) -> Received | pb.SubscribeResponse:
-        """A server's message to a subscriber. Raises protobuf's DecodeError."""
+        """Read a server's message to a subscriber. Raises protobuf's DecodeError."""
 
     def encode_publish(self, sequence: int, batches: Sequence[AnyBatch]) -> bytes: ...
     def encode_subscribe(self, batches: Sequence[AnyBatch]) -> bytes: ...
 
 
-def frames_of(engine: str) -> Frames:
-    """The frames of ``python`` or ``native``."""
-    if engine != NATIVE:
-        return PYTHON_FRAMES
-    from lmerge.wire.native_frames import NATIVE_FRAMES
-
-    return NATIVE_FRAMES
-
-
 def groups(batches: Sequence[AnyBatch], limits: BatchLimits) -> Iterator[list[AnyBatch]]:
-    """``batches`` in groups, in order, each of which fits into a message as one batch; one that alone does not is
-    split. Raises LimitExceeded if a single payload is above its limit.
+    """Yield ``batches`` in groups, in order, each of which fits into a message as one batch.
+
+    A batch that alone does not fit is split. Raises LimitExceeded if a single payload is above its limit.
     """
     room = limits.message_bytes - MESSAGE_OVERHEAD_BYTES
     group: list[AnyBatch] = []
@@ -81,7 +73,7 @@ class ReceivedLists(NamedTuple):
 
 
 class PythonFrames:
-    """Through protobuf."""
+    """Frames that are read and written through protobuf."""
 
     def read_publish(self, data: bytes) -> Received | pb.PublishRequest:
         request = pb.PublishRequest.FromString(data)

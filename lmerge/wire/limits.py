@@ -1,4 +1,4 @@
-"""Limits that both ends of the wire know. A server may be started with others and says so when it accepts.
+"""Default limits of both ends of the wire. A server may be started with others and declares them when it accepts.
 
 Each stands beside its reason.
 """
@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-# gRPC's own default: peers that never heard of lmerge's limits accept it.
+# gRPC's own default: peers that do not read lmerge's limits accept it.
 MESSAGE_BYTES: Final = 4 * 2**20
 
 # A payload is one row, not a document; a quarter of a message, so that a batch always makes progress.
 PAYLOAD_BYTES: Final = 2**20
 
-# At 100-byte payloads a batch of this size already fills a message; smaller payloads must not buy the merge
-# turns so long that other publishers wait for them (65,536 elements take the Python core about 0.2 s).
+# At 100-byte payloads a batch of this size already fills a message. With smaller payloads a larger batch would make
+# the merge's turns so long that other publishers wait (65,536 elements take the Python core about 0.2 s).
 BATCH_ELEMENTS: Final = 65_536
 
 # What the fields and the tags around the columns of a batch can need beyond the columns themselves.
@@ -27,7 +27,7 @@ ELEMENT_BYTES: Final = 1 + 8 + 8 + 8 + 4
 
 @dataclass(frozen=True)
 class BatchLimits:
-    """What one batch may hold. Counts, and bytes."""
+    """The most that one batch may hold. Counts, and bytes."""
 
     elements: int = BATCH_ELEMENTS
     payload_bytes: int = PAYLOAD_BYTES
@@ -35,5 +35,5 @@ class BatchLimits:
 
 
 DEFAULT_LIMITS: Final = BatchLimits()
-# For what a server has let through already, under limits of its own.
+# For batches that a server has accepted already, under limits of its own.
 UNLIMITED: Final = BatchLimits(elements=2**31, payload_bytes=2**31, message_bytes=2**31)

@@ -1,6 +1,6 @@
-"""Which payloads of a batch are rows, on the native core: the GIL released, no object per row, no Arrow.
+"""The check of a batch's payloads on the native core: the GIL released, no object per row, no Arrow.
 
-The core is sure of rows that it takes and leaves the others to the codec in Python: see ``fitting``, which calls this
+The core accepts the rows that it can check itself and leaves the others to the codec in Python. ``fitting`` calls this
 where the engine is native. Importing this module imports the compiled core.
 """
 
@@ -10,25 +10,25 @@ from typing import Any, TypeAlias
 
 from lmerge._native import Rows
 from lmerge.core.batch import AnyBatch
-from lmerge.core.native import columns_of
+from lmerge.core.engines.native_engine import columns_of
 from lmerge.wire.schema import Column, Schema
 
 DeclaredColumn: TypeAlias = tuple[str, str, bool, "int | None", int, list[Any]]
 
 
-class NativeFit:
-    """A ``fitting.Fit`` by ``schema``."""
+class NativePrecheck:
+    """A ``fitting.Precheck`` by ``schema``."""
 
     def __init__(self, schema: Schema) -> None:
         self._rows = Rows(declared(schema))
 
     def first_doubt(self, batch: AnyBatch, start: int) -> int | None:
-        """The index of the first payload from ``start`` on that the codec must judge."""
+        """Return the index of the first payload from ``start`` on that the codec must decode; None: there is none."""
         return self._rows.first_doubt(columns_of("a batch", batch), start)
 
 
 def declared(schema: Schema) -> list[DeclaredColumn]:
-    """The columns as the core takes them."""
+    """Return the columns in the form that the core takes."""
     return [_declared(column) for column in schema.columns]
 
 

@@ -1,7 +1,7 @@
-"""Messages that carry batches, on the native core: their columns are its columns, byte for byte.
+"""Converts messages that carry batches on the native core: their columns have the bytes of its columns.
 
-The checks are those of ``codec.decode_batch``, in the same words, made by the core in one pass without an object per
-element. Importing this module imports the compiled core: ``frames.frames_of`` does, for those who ask for it.
+The core makes the checks of ``codec.decode_batch``, with the same messages, in one pass without an object per element.
+Importing this module imports the compiled core: ``engine_frames`` does so when the native engine is selected.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from lmerge import _native
 from lmerge._native import Columns
 from lmerge.core.batch import AnyBatch
-from lmerge.core.native import columns_of
+from lmerge.core.engines.native_engine import columns_of
 from lmerge.errors import InvalidBatch, LimitExceeded
 from lmerge.wire.frames import PYTHON_FRAMES, Received
 from lmerge.wire.generated import lmerge_pb2 as pb
@@ -33,9 +33,11 @@ class ReceivedColumns(NamedTuple):
 
 
 class NativeFrames:
-    """Through the core. Batches of Python's lists are taken as well, as a snapshot of an empty merge is one.
+    """Frames that the core reads and writes.
 
-    The core reads only what is written as it and protobuf write it; protobuf judges all the rest, batches among it.
+    Batches of Python's lists are accepted as well: the snapshot of an empty merge is one.
+
+    The core reads only the encodings that it and protobuf write. Protobuf reads all others, including batches.
     """
 
     def read_publish(self, data: bytes) -> Received | pb.PublishRequest:

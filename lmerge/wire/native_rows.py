@@ -1,8 +1,8 @@
 """Rows between Arrow and payloads on the native core: whole record batches, the GIL released, no object per row.
 
-The core takes what it is sure of and refuses the rest without a word. ``lmerge.wire.arrow`` then asks the codec in
-Python, which knows the rows after all or says what is wrong. What is not refused gives the same bytes. Importing this
-module imports the compiled core: ``arrow`` does when the native engine is asked for.
+The core converts what it can and refuses the rest, without a reason. ``lmerge.wire.arrow`` then calls the codec in
+Python, which converts the rows or raises the error. What is not refused gives the same bytes. Importing this module
+imports the compiled core: ``arrow`` does so when the native engine is selected.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ SCHEMAS_MAX: Final = 64
 
 @lru_cache(maxsize=SCHEMAS_MAX)
 def native_rows(schema: Schema) -> NativeRows:
-    """The rows of ``schema``."""
+    """Return the converter of ``schema``."""
     return NativeRows(schema)
 
 
 class NativeRows:
-    """None from a method: refused, ask Python. For use by any thread."""
+    """Converts rows of one schema. A method returns None for what it refuses: call Python. For use by any thread."""
 
     def __init__(self, schema: Schema) -> None:
         self._rows = Rows(declared(schema))
 
     def payloads(self, rows: Any) -> list[bytes] | None:
-        """The payloads of a table or record batch that has the schema's columns and no other."""
+        """Return the payloads of a table or record batch that has the schema's columns and no other."""
         return self._rows.payloads(_batches(rows))
 
     def inserts(self, rows: Any, vs: str, ve: str | None) -> Columns | None:
-        """One insert per row, where ``vs`` and ``ve`` name columns of times."""
+        """Return one insert per row, where ``vs`` and ``ve`` name columns of times."""
         return self._rows.inserts(_batches(rows), vs, ve)
 
     def decode(self, payloads: Sequence[bytes]) -> Any:
-        """The rows as an Arrow table."""
+        """Return the rows as an Arrow table."""
         return _table(self._rows.decode(payloads))
 
     def decode_batch(self, batch: AnyBatch) -> Any:
-        """The rows of all elements as an Arrow table, if they are the core's columns; they are not copied before."""
+        """Return the rows of all elements as an Arrow table, without a copy, if ``batch`` is the core's columns."""
         return _table(self._rows.decode(batch)) if isinstance(batch, Columns) else None
 
 
@@ -56,5 +56,5 @@ def _table(batch: ArrowBatch | None) -> Any:
 
 
 def _batches(rows: Any) -> list[Any]:
-    """The chunks of a table, cut so that each batch has one chunk of every column."""
+    """Return the chunks of a table, cut so that each batch has one chunk of every column."""
     return rows.to_batches() if isinstance(rows, pa.Table) else [rows]

@@ -1,12 +1,12 @@
-"""Rows to and from canonical payload bytes (DESIGN 4): the same row gives the same bytes on every engine.
+"""Rows to and from canonical payload bytes (docs/wire.md): the same row gives the same bytes on every engine.
 
-A payload is the key under which replicas meet, so two engines that mean the same row must say the same bytes. A row
-is a MessagePack array in the order of the schema:
+Replicas are compared by their payloads, so two engines that compute the same row must encode it as the same bytes. A
+row is a MessagePack array in the order of the schema:
 
 =========  ==========================================================================================================
 bool       true or false
 int        the smallest form that MessagePack has for it
-float      always 64 bits; -0.0 is 0.0, every NaN is the one quiet NaN, rounded first if the schema says so
+float      always 64 bits; -0.0 is 0.0, every NaN is the one quiet NaN, rounded first if the schema declares it
 string     UTF-8, not normalised
 bytes      bin
 timestamp  microseconds since the epoch in UTC, as int; a datetime without a time zone is refused, it names no moment
@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from numbers import Integral, Real
@@ -47,7 +47,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 class _RefusedError(Exception):
-    """A value does not fit its column. ``path``: where inside the row, outermost last."""
+    """A value does not fit its column. ``path``: its place inside the row, outermost last."""
 
     def __init__(self, value: object, problem: str) -> None:
         super().__init__(problem)
@@ -68,7 +68,7 @@ class RowCodec:
         self._pack = msgpack.Packer(use_bin_type=True).pack
 
     def encode(self, row: Row, index: int = 0) -> bytes:
-        """The payload of ``row``. A missing key is None. Raises InvalidRow, which calls it row ``index``."""
+        """Return the payload of ``row``. A missing key is None. Raises InvalidRow, which names it row ``index``."""
         if not isinstance(row, Mapping):
             raise InvalidRow(f"row {index}: a row is a mapping of column to value, not {row!r:.64}")
         if not row.keys() <= self._name_set:
@@ -81,12 +81,8 @@ class RowCodec:
             raise self._blame(self._to_wire, [get(name) for name in self._names], index) from None
         return bytes(self._pack(values))
 
-    def encode_rows(self, rows: Iterable[Row]) -> list[bytes]:
-        """The payloads of ``rows``, in order. Raises InvalidRow."""
-        return [self.encode(row, index) for index, row in enumerate(rows)]
-
     def encode_columns(self, columns: Sequence[Sequence[Any]]) -> list[bytes]:
-        """The payloads of rows given as columns of equal length in the order of the schema. Raises InvalidRow."""
+        """Return the payloads of rows given as columns of equal length in the schema's order. Raises InvalidRow."""
         if len(columns) != len(self._names):
             raise InvalidRow(f"{len(columns)} columns came where the schema ({self.schema}) has {len(self._names)}")
         converted = []
@@ -104,7 +100,7 @@ class RowCodec:
         return [bytes(pack(values)) for values in zip(*converted, strict=True)]
 
     def decode(self, payload: bytes, index: int = 0) -> dict[str, Any]:
-        """The row that ``payload`` holds. Raises InvalidRow, which calls it row ``index``, if it does not fit."""
+        """Return the row that ``payload`` holds. Raises InvalidRow, which names it row ``index``, if it is no row."""
         try:
             values = msgpack.unpackb(payload, raw=False)
         except msgpack.exceptions.ExtraData as problem:
@@ -125,7 +121,7 @@ class RowCodec:
         return dict(zip(self._names, decoded, strict=True))
 
     def _blame(self, converts: list[Convert], values: Sequence[Any], index: int) -> InvalidRow:
-        """The error for the first value that does not convert."""
+        """Return the error for the first value that does not convert."""
         for column, convert, value in zip(self.schema.columns, converts, values, strict=True):
             try:
                 convert(value)
@@ -177,13 +173,13 @@ def _decoder(column: Column) -> Convert:
 
 
 def _plain(value: object) -> object:
-    """The Python value inside a numpy scalar; anything else as it is."""
+    """Return the Python value inside a numpy scalar; anything else as it is."""
     item = getattr(value, "item", None)
     return item() if callable(item) and getattr(value, "shape", None) == () else value
 
 
 def _is_a(value: object, kind: type) -> bool:
-    """Whether ``value`` is a number of that kind; Python's own idea that True is one has no place in a row."""
+    """Return whether ``value`` is a number of that kind. True and False are no numbers here, unlike in Python."""
     return isinstance(value, kind) and not isinstance(value, bool)
 
 
@@ -374,26 +370,36 @@ def _decimal_of_text(value: object, scale: int) -> Decimal:
 
 
 _ENCODERS: Final[dict[str, Convert]] = {
-    "bool": _bool, "int": _int, "string": _string, "bytes": _bytes, "timestamp": _timestamp, "date": _date,
+    "bool": _bool,
+    "int": _int,
+    "string": _string,
+    "bytes": _bytes,
+    "timestamp": _timestamp,
+    "date": _date,
 }
 _DECODERS: Final[dict[str, Convert]] = {
-    "bool": _bool, "int": _int, "float": _wire_float, "string": _string, "bytes": _bytes,
-    "timestamp": _wire_timestamp, "date": _wire_date,
+    "bool": _bool,
+    "int": _int,
+    "float": _wire_float,
+    "string": _string,
+    "bytes": _bytes,
+    "timestamp": _wire_timestamp,
+    "date": _wire_date,
 }
 
 
-# A row that is shown to be recognized.
-_WORDS_MAX: Final = 200
+# The most characters of a row that is shown: enough to recognise it.
+_SHOWN_MAX: Final = 200
 
 
-def row_words(declared: pb.Schema | None) -> Callable[[bytes], str]:
-    """What puts payloads into words for people: the columns of a row that fits the schema, else the payload itself."""
+def row_formatter(declared: pb.Schema | None) -> Callable[[bytes], str]:
+    """Return a function that describes payloads: the columns of a row that fits the schema, else the payload itself."""
     try:
         codec = None if declared is None else RowCodec(Schema.from_message(declared))
-    except UsageError:  # of a server that took what cannot be
+    except UsageError:  # from a server that accepted an impossible schema
         codec = None
 
-    def words(payload: bytes) -> str:
+    def describe(payload: bytes) -> str:
         if codec is None:
             return show_payload(payload)
         try:
@@ -401,6 +407,6 @@ def row_words(declared: pb.Schema | None) -> Callable[[bytes], str]:
         except InvalidRow:
             return show_payload(payload)
         text = ", ".join(f"{name}={value}" for name, value in row.items())
-        return text if len(text) <= _WORDS_MAX else f"{text[:_WORDS_MAX]}..."
+        return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."
 
-    return words
+    return describe

@@ -1,7 +1,7 @@
-"""The declared schema of row payloads: which columns, in which order, of which types.
+"""The declared schema of row payloads: the columns, in order, with their types.
 
-Publishers declare it when they attach, the server compares it between them and hands it to subscribers, and
-``rows`` encodes by it. The words for types:
+Publishers declare it when they attach, the server compares it between them and sends it to subscribers, and ``rows``
+encodes by it. The names of types:
 
 =============================  ============================================================================
 ``bool``, ``int``, ``string``  int is 64 bits wide
@@ -15,7 +15,7 @@ Publishers declare it when they attach, the server compares it between them and 
 a mapping                      a struct with these fields, in this order
 =============================  ============================================================================
 
-A ``?`` behind a type says that the value can be missing (None): ``"float(2)?"``. For a struct it stands behind the
+A ``?`` behind a type declares that the value can be missing (None): ``"float(2)?"``. For a struct it stands behind the
 name: ``{"origin?": {"city": "string"}}``.
 """
 
@@ -33,14 +33,14 @@ from lmerge.wire.names import check_name
 SIMPLE_TYPES: Final = ("bool", "int", "float", "string", "bytes", "timestamp", "date", "decimal")
 TYPES: Final = (*SIMPLE_TYPES, "list", "struct")
 
-# More columns than any table people keep; a hostile schema stays small.
+# More columns than real tables have; a hostile schema stays small.
 COLUMNS_MAX: Final = 2000
-# With those inside other columns, elements of lists among them: as many again in lists, and some structs. Each of them
-# costs memory and time wherever a codec is made.
+# The limit with nested columns, such as elements of lists: enough for every column to be a list, and for some structs.
+# Each column costs memory and time wherever a codec is made.
 COLUMNS_TOTAL_MAX: Final = 5 * COLUMNS_MAX
-# A schema travels in the first message of every subscription, and must leave room in it; as many columns of 100 bytes.
+# A schema travels in the first message of every subscription, and must leave room in it: 10,000 columns of 100 bytes.
 SCHEMA_BYTES_MAX: Final = 2**20
-# Deeper rows are documents; also keeps recursion shallow.
+# Deeper rows are documents; the limit also keeps recursion shallow.
 DEPTH_MAX: Final = 16
 # As in SQL engines and Arrow's decimal128.
 DECIMAL_DIGITS_MAX: Final = 38
@@ -49,7 +49,7 @@ ROUND_DIGITS_MAX: Final = 15
 
 SchemaLike: TypeAlias = "Schema | Mapping[str, object]"
 
-_WORD: Final = re.compile(r"(?P<type>[a-z]+)(\((?P<number>-?\d{1,3})\))?")
+_SIMPLE_TYPE: Final = re.compile(r"(?P<type>[a-z]+)(\((?P<number>-?\d{1,3})\))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,22 +64,22 @@ class Column:
     children: tuple[Column, ...] = ()
 
     def describe(self) -> str:
-        """The type as ``parse_schema`` reads it, for messages."""
-        word = self.type
+        """Return the type as ``parse_schema`` reads it, for messages."""
+        text = self.type
         if self.type == "list":
-            word = f"list<{self.children[0].describe()}>"
+            text = f"list<{self.children[0].describe()}>"
         elif self.type == "struct":
-            word = "{" + ", ".join(f"{child.name}: {child.describe()}" for child in self.children) + "}"
+            text = "{" + ", ".join(f"{child.name}: {child.describe()}" for child in self.children) + "}"
         elif self.type == "decimal":
-            word = f"decimal({self.scale})"
+            text = f"decimal({self.scale})"
         elif self.round_digits is not None:
-            word = f"float({self.round_digits})"
-        return word + "?" * self.nullable
+            text = f"float({self.round_digits})"
+        return text + "?" * self.nullable
 
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """Columns in order. Equal schemas give equal bytes for equal rows. Raises UsageError if it makes no sense."""
+    """Columns in order. Equal schemas give equal bytes for equal rows. Raises UsageError if they are invalid."""
 
     columns: tuple[Column, ...]
 
@@ -97,12 +97,12 @@ class Schema:
         return ", ".join(f"{column.name}: {column.describe()}" for column in self.columns)
 
     def to_message(self) -> pb.Schema:
-        """The wire form."""
+        """Return the wire form."""
         return pb.Schema(columns=[_column_message(column) for column in self.columns])
 
     @classmethod
     def from_message(cls, message: pb.Schema) -> Schema:
-        """The schema that ``message`` declares. Raises UsageError if it makes no sense."""
+        """Return the schema that ``message`` declares. Raises UsageError if it is invalid."""
         size = message.ByteSize()
         if size > SCHEMA_BYTES_MAX:
             raise UsageError(f"a schema has {size} bytes, above the limit of {SCHEMA_BYTES_MAX}")
@@ -111,7 +111,7 @@ class Schema:
 
 
 def parse_schema(declared: SchemaLike) -> Schema:
-    """A schema from ``{"name": "type", ...}`` in the words above. Raises UsageError.
+    """Return the schema of ``{"name": "type", ...}`` with the types listed above. Raises UsageError.
 
     >>> str(parse_schema({"carrier": "string", "delay": "float(1)?"}))
     'carrier: string, delay: float(1)?'
@@ -122,27 +122,27 @@ def parse_schema(declared: SchemaLike) -> Schema:
 
 
 def _parse_fields(declared: Mapping[str, object], depth: int) -> tuple[Column, ...]:
-    return tuple(_parse_field(name, word, depth) for name, word in declared.items())
+    return tuple(_parse_field(name, kind, depth) for name, kind in declared.items())
 
 
-def _parse_field(name: str, word: object, depth: int) -> Column:
+def _parse_field(name: str, declared: object, depth: int) -> Column:
     if depth > DEPTH_MAX:
         raise UsageError(f"column {name!r:.64} is nested deeper than {DEPTH_MAX}")
-    if isinstance(word, Mapping):
+    if isinstance(declared, Mapping):
         nullable = name.endswith("?")
-        return Column(name.removesuffix("?"), "struct", nullable, children=_parse_fields(word, depth + 1))
-    if not isinstance(word, str):
-        raise UsageError(f"column {name!r:.64}: a type is a word or a mapping, not {word!r:.64}")
-    text = word.strip()
+        return Column(name.removesuffix("?"), "struct", nullable, children=_parse_fields(declared, depth + 1))
+    if not isinstance(declared, str):
+        raise UsageError(f"column {name!r:.64}: a type is text or a mapping, not {declared!r:.64}")
+    text = declared.strip()
     nullable = text.endswith("?")
     text = text.removesuffix("?").strip()
     if text.startswith("list<") and text.endswith(">"):
         child = _parse_field("element", text[len("list<") : -1], depth + 1)
         return Column(name, "list", nullable, children=(child,))
-    match = _WORD.fullmatch(text)
-    known = match is not None and match["type"] in (("float", "decimal") if match["number"] else SIMPLE_TYPES)
-    if match is None or not known:
-        raise UsageError(f"column {name!r:.64}: unknown type {word!r:.64}; the types are {', '.join(TYPES)}")
+    match = _SIMPLE_TYPE.fullmatch(text)
+    is_type = match is not None and match["type"] in (("float", "decimal") if match["number"] else SIMPLE_TYPES)
+    if match is None or not is_type:
+        raise UsageError(f"column {name!r:.64}: unknown type {declared!r:.64}; the types are {', '.join(TYPES)}")
     number = None if match["number"] is None else int(match["number"])
     if match["type"] == "decimal":
         return Column(name, "decimal", nullable, scale=number or 0)
@@ -150,7 +150,7 @@ def _parse_field(name: str, word: object, depth: int) -> Column:
 
 
 def _check_fields(columns: tuple[Column, ...], what: str, depth: int) -> int:
-    """The number of columns, those inside others included."""
+    """Check columns; return their number, including those inside others."""
     if not 1 <= len(columns) <= COLUMNS_MAX:
         raise UsageError(f"{what} has {len(columns)} columns; it needs 1 to {COLUMNS_MAX}")
     seen: set[str] = set()
@@ -162,7 +162,7 @@ def _check_fields(columns: tuple[Column, ...], what: str, depth: int) -> int:
 
 
 def _check_column(column: Column, depth: int) -> int:
-    """The number of columns in it, itself included."""
+    """Check a column; return the number of columns in it, itself included."""
     check_name("column", column.name)
     what = f"column {column.name!r}"
     if depth > DEPTH_MAX:
@@ -190,7 +190,7 @@ def _check_column(column: Column, depth: int) -> int:
 
 
 def _check_total(message: pb.Schema) -> None:
-    """Raise UsageError if there are too many columns, without looking at more of them than may be."""
+    """Raise UsageError if there are too many columns, without reading more of them than are allowed."""
     if len(message.columns) > COLUMNS_MAX:
         raise UsageError(f"a schema has {len(message.columns)} columns; it needs 1 to {COLUMNS_MAX}")
     total, left = 0, list(message.columns)
@@ -208,8 +208,12 @@ def _too_many(total: int) -> UsageError:
 
 def _column_message(column: Column) -> pb.Schema.Column:
     return pb.Schema.Column(
-        name=column.name, type=column.type, nullable=column.nullable, round_digits=column.round_digits,
-        scale=column.scale, children=[_column_message(child) for child in column.children],
+        name=column.name,
+        type=column.type,
+        nullable=column.nullable,
+        round_digits=column.round_digits,
+        scale=column.scale,
+        children=[_column_message(child) for child in column.children],
     )
 
 
@@ -217,7 +221,10 @@ def _column_of(message: pb.Schema.Column, depth: int) -> Column:
     if depth > DEPTH_MAX:
         raise UsageError(f"column {message.name!r:.64} is nested deeper than {DEPTH_MAX}")
     return Column(
-        message.name, message.type, message.nullable,
-        message.round_digits if message.HasField("round_digits") else None, message.scale,
+        message.name,
+        message.type,
+        message.nullable,
+        message.round_digits if message.HasField("round_digits") else None,
+        message.scale,
         tuple(_column_of(child, depth + 1) for child in message.children),
     )

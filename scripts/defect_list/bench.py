@@ -1,74 +1,89 @@
-"""Defects that real load found, and defects of what benchmarks decide by."""
+"""Defects that real load found, and defects of the decisions of benchmarks."""
 
 from seeded import Defect
 
-PACE = "lmerge/service/pace.py"
-LINK = "lmerge/client/link.py"
+PACE = "lmerge/service/merge/turn_pace.py"
+LINK = "lmerge/client/publish/link.py"
 LINGER = "lmerge/linger.py"
-OF_PUBLISHERS = "tests/client/test_linger.py::test_messages_are_rarer_where_each_takes_long"
+OF_PUBLISHERS = "tests/client/publish/test_linger.py::test_messages_are_rarer_where_each_takes_long"
 AGAINST = "tests/bench/test_against.py::"
 
 DEFECTS = (
     Defect(
-        "many subscribers get as many messages as one", PACE,
+        "many subscribers get as many messages as one",
+        PACE,
         "max(self._linger.seconds, self._per_subscriber_s * subscribers)",
         "self._linger.seconds",
-        "tests/service/test_turns.py::test_turns_are_apart_by_what_their_messages_cost[100-20]",
+        "tests/service/merge/test_turns.py::test_turns_are_apart_by_what_their_messages_cost[100-20]",
     ),
     Defect(
-        "turns that take long follow one another like short ones", PACE,
+        "turns that take long follow one another like short ones",
+        PACE,
         "        self._linger.took(self._late_s + took_s)\n",
         "",
-        "tests/service/test_turns.py::test_turns_are_apart_by_a_multiple_of_what_they_take_up_to_a_bound[0.002-8]",
+        "tests/service/merge/test_turns.py::test_turns_are_apart_by_a_multiple_of_what_they_take_up_to_a_bound[0.002-8]",
     ),
     Defect(
-        "a hurry waits for the end of the pause", PACE,
+        "a request to hurry waits for the end of the pause",
+        PACE,
         "            await self._hurry.wait()\n",
         "            await asyncio.sleep(pause_s)\n",
-        "tests/service/test_turns.py::test_a_pause_ends_when_there_is_a_hurry",
+        "tests/service/merge/test_turns.py::test_a_pause_ends_when_there_is_a_hurry",
     ),
     Defect(
-        "a publisher does not wait for company behind a message", LINK,
+        "a publisher sends a message without waiting for more elements",
+        LINK,
         "            if self.lane.waiting_bytes < ENOUGH_BYTES and",
         "            if not self.lane.waiting_bytes and",
         f"{OF_PUBLISHERS}[0.003-13]",
     ),
     Defect(
-        "a publisher does not measure its messages", LINK,
+        "a publisher does not measure its messages",
+        LINK,
         "                linger.took(loop.time() - due_s)\n",
         "",
         f"{OF_PUBLISHERS}[0.003-13]",
     ),
     Defect(
-        "a wait grows without a bound", LINGER,
+        "a wait grows without a bound",
+        LINGER,
         "min(self._most_s, WAITS_PER_MESSAGE * self._delay_s)",
         "WAITS_PER_MESSAGE * self._delay_s",
         "tests/test_linger.py::test_it_is_bounded_whatever_a_message_takes",
     ),
     Defect(
-        "the inputs are compared in every turn", "lmerge/service/certify.py",
+        "the inputs are compared in every turn",
+        "lmerge/service/merge/divergence_policy.py",
         "        if outcome.joined or outcome.detached:\n            self._changed = True",
         "        self._changed = True",
-        "tests/service/test_turn_cost.py::test_a_turn_calls_no_more_functions_than_it_did[native-1]",
+        "tests/service/merge/test_turn_cost.py::test_a_turn_calls_no_more_functions_than_it_did[native-1]",
     ),
     Defect(
-        "a rate that falls is an improvement", "bench/against.py",
-        "more_is_better=figure.endswith(\"/s\")", "more_is_better=False",
+        "a rate that falls is an improvement",
+        "bench/against.py",
+        'more_is_better=figure.endswith("/s")',
+        "more_is_better=False",
         AGAINST + "test_a_rate_is_better_when_it_is_more_and_a_latency_when_it_is_less",
     ),
     Defect(
-        "a probe that fails on this side is no error", "bench/against.py",
-        "int(is_worse or lost or not found or not is_whole)", "int(is_worse or lost or not found)",
+        "a probe that fails on this side is no error",
+        "bench/against.py",
+        "int(is_worse or lost or not found or not is_whole)",
+        "int(is_worse or lost or not found)",
         AGAINST + "test_what_the_other_commit_cannot_measure_decides_nothing_and_what_this_one_cannot_is_an_error",
     ),
     Defect(
-        "a change that is not committed makes no result stale", "bench/stale.py",
-        "\"--name-only\", commit, \"--\"", "\"--name-only\", commit, \"HEAD\", \"--\"",
+        "a change that is not committed makes no result stale",
+        "bench/stale.py",
+        '"--name-only", commit, "--"',
+        '"--name-only", commit, "HEAD", "--"',
         "tests/bench/test_stale.py::test_a_change_of_what_is_measured_or_of_the_bench_makes_it_stale",
     ),
     Defect(
-        "a probe's rate is named like a latency", "bench/probe.py",
-        "{payload_bytes} bytes, elements/s\"", "{payload_bytes} bytes, elements\"",
+        "a probe's rate is named like a latency",
+        "bench/probe.py",
+        '{payload_bytes} bytes, elements/s"',
+        '{payload_bytes} bytes, elements"',
         AGAINST + "test_a_probe_names_its_figures_so_that_their_direction_is_known",
     ),
 )

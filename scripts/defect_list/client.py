@@ -2,8 +2,8 @@
 
 from seeded import Defect
 
-LIVE = "lmerge/client/live.py"
-LIVE_TESTS = "tests/client/test_live.py::"
+LIVE = "lmerge/client/publish/live_events.py"
+LIVE_TESTS = "tests/client/publish/test_live.py::"
 
 DEFECTS = (
     Defect(
@@ -21,17 +21,17 @@ DEFECTS = (
         LIVE_TESTS + "test_a_replica_behind_the_merge_keeps_what_it_may_still_adjust[python]",
     ),
     Defect(
-        "the prelude is in order of Vs",
+        "the prelude is in order of Vs and not of insertion",
         LIVE,
-        "            (number, vs, ve, payload)\n",
-        "            (vs, vs, ve, payload)\n",
+        "[(number, vs, ve, payload) for",
+        "[(vs, vs, ve, payload) for",
         LIVE_TESTS + "test_the_prelude_keeps_the_order_of_insertion[python]",
     ),
     Defect(
-        "each ack indexes what waits",
-        "lmerge/client/outbox.py",
+        "each ack indexes all waiting elements",
+        "lmerge/client/publish/outbox.py",
         "            self._count_at = self.live.at_most + self.behind_events_max",
         "            self._count_at = len(self.live) + self.behind_events_max",
-        "tests/client/test_outbox.py::test_an_ack_looks_at_no_event_that_waits[here]",
+        "tests/client/publish/test_outbox.py::test_an_ack_looks_at_no_event_that_waits[here]",
     ),
 )

@@ -2,15 +2,15 @@
 
 from seeded import Defect
 
-ENVELOPES = "lmerge/client/envelopes.py"
-VIEW_TABLE = "lmerge/client/view_table.py"
+ENVELOPES = "lmerge/client/subscribe/envelopes.py"
+VIEW_TABLE = "lmerge/client/views/view_table.py"
 ROWS = "lmerge/client/sinks/rows.py"
 PGTABLE = "lmerge/client/sinks/pgtable.py"
 PARQUET = "lmerge/client/sinks/parquet.py"
-TEST_ENVELOPES = "tests/client/test_envelopes.py::"
-TEST_VIEW = "tests/client/test_view.py::"
-TEST_POSTGRES = "tests/client/test_sinks_postgres.py::"
-TEST_PARQUET = "tests/client/test_sinks_parquet.py::"
+TEST_ENVELOPES = "tests/client/subscribe/test_envelopes.py::"
+TEST_VIEW = "tests/client/views/test_view.py::"
+TEST_POSTGRES = "tests/client/sinks/test_sinks_postgres.py::"
+TEST_PARQUET = "tests/client/sinks/test_sinks_parquet.py::"
 
 DEFECTS = (
     Defect(
@@ -21,7 +21,7 @@ DEFECTS = (
         TEST_ENVELOPES + "test_nothing_comes_before_the_token_is_reached_and_then_only_what_ends_there_or_later",
     ),
     Defect(
-        "an envelope says what was before its token",
+        "an envelope delivers what was before its token",
         ENVELOPES,
         "if stable is None or stable < self._since:",
         "if stable is None:",
@@ -42,10 +42,10 @@ DEFECTS = (
         TEST_ENVELOPES + "test_every_final_event_comes_once_and_in_the_same_order_from_any_server",
     ),
     Defect(
-        "a gap is told before the stable point passes into it",
+        "a gap is reported before the stable point passes into it",
         ENVELOPES,
-        "if self._gaps_told_to <= gap.start < self.stable_point)",
-        "if self._gaps_told_to <= gap.start)",
+        "if self._gaps_reported_to <= gap.start < self.stable_point)",
+        "if self._gaps_reported_to <= gap.start)",
         TEST_ENVELOPES + "test_a_gap_is_named_once_with_the_stable_that_passes_into_it",
     ),
     Defect(
@@ -72,8 +72,8 @@ DEFECTS = (
     Defect(
         "a replay writes rows again that were final",
         PGTABLE,
-        "DO UPDATE SET {changed} WHERE NOT t.is_final\"",
-        "DO UPDATE SET {changed}\"",
+        'DO UPDATE SET {changed} WHERE NOT t.is_final"',
+        'DO UPDATE SET {changed}"',
         TEST_POSTGRES + "test_replaying_from_an_older_token_changes_nothing",
     ),
     Defect(

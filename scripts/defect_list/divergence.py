@@ -1,26 +1,27 @@
-"""Defects of the comparison of inputs, from ``lmerge/core/digests.py`` to ``lmerge/service/cutover.py``."""
+"""Defects of the comparison of inputs: ``lmerge/core/divergence/`` to ``lmerge/service/admin/cutover.py``."""
 
 from seeded import Defect
 
-DIGESTS = "lmerge/core/digests.py"
-MONITOR = "lmerge/core/divergence.py"
-CERTIFY = "lmerge/service/certify.py"
-GATE = "lmerge/service/gate.py"
-CUTOVER = "lmerge/service/cutover.py"
-CORE_TEST = "tests/core/test_divergence.py::"
-TEST = "tests/service/test_certify.py::"
+DIGESTS = "lmerge/core/divergence/digests.py"
+COMPARED_INPUT = "lmerge/core/divergence/compared_input.py"
+MONITOR = "lmerge/core/divergence/monitor.py"
+CERTIFY = "lmerge/service/merge/divergence_policy.py"
+GATE = "lmerge/service/merge/stable_gate.py"
+CUTOVER = "lmerge/service/admin/cutover.py"
+CORE_TEST = "tests/core/divergence/test_divergence.py::"
+TEST = "tests/service/merge/test_divergence_policy.py::"
 
 DEFECTS = (
     Defect(
-        "what is agreed on and not frozen is not asked of those who come",
+        "events that are agreed on and not frozen are not required of inputs that join",
         GATE,
         "                self.agreed_until = min(self.agreed_until, frozen_until)\n",
         "",
-        "tests/service/test_wrong_replicas.py::"
+        "tests/service/merge/test_wrong_replicas.py::"
         "test_one_that_comes_late_changes_nothing_that_was_agreed_on_and_waits[python-majority-lost]",
     ),
     Defect(
-        "the digest is an exclusive or, which forgets what is there twice",
+        "the digest is an exclusive or, which cancels an event that is there twice",
         DIGESTS,
         "            total += from_bytes(",
         "            total ^= from_bytes(",
@@ -45,34 +46,34 @@ DEFECTS = (
         DIGESTS,
         "        if was:\n            _add",
         "        if was and not now:\n            _add",
-        CORE_TEST + "test_streams_that_mean_the_same_raise_no_alarm_however_they_are_said[python]",
+        CORE_TEST + "test_equivalent_streams_raise_no_alarm_whatever_their_elements[python]",
     ),
     Defect(
-        "what was completed before a reconnect is not compared any more",
-        MONITOR,
+        "intervals that were complete before a reconnect are not compared any more",
+        COMPARED_INPUT,
         "            self.spans.append((self.first, self.completed, self.life))\n",
         "            pass\n",
         CORE_TEST + "test_what_was_completed_before_a_reconnect_is_still_compared[python]",
     ),
     Defect(
         "evidence of an earlier life is mixed with that of the present one",
-        "lmerge/core/evidence.py",
+        "lmerge/core/divergence/evidence.py",
         "if lives.get(kept.name) == kept.life and kept.first <= index]",
         "if kept.name in lives and kept.first <= index]",
         CORE_TEST + "test_evidence_is_that_of_the_life_that_completed_the_interval[python]",
     ),
     Defect(
-        "a majority is seen before more than half have spoken",
+        "a majority is found before more than half of the inputs have delivered",
         MONITOR,
-        "if 2 * spoken.count(digest) > len(able)), None)",
-        "if 2 * spoken.count(digest) > len(spoken)), None)",
-        CORE_TEST + "test_no_majority_is_seen_before_more_than_half_have_spoken[python]",
+        "if 2 * delivered.count(digest) > len(able)), None)",
+        "if 2 * delivered.count(digest) > len(delivered)), None)",
+        CORE_TEST + "test_no_majority_is_seen_before_more_than_half_have_delivered[python]",
     ),
     Defect(
         "an observer is counted in a majority",
         MONITOR,
-        "            if said is not None and said.attached and said.role == ACTIVE and said.is_comparable\n",
-        "            if said is not None and said.attached and said.is_comparable\n",
+        "            and record.role is InputRole.ACTIVE\n            and record.is_comparable\n",
+        "            and record.is_comparable\n",
         CORE_TEST + "test_an_observer_is_compared_and_counts_in_no_majority[python]",
     ),
     Defect(
@@ -83,24 +84,24 @@ DEFECTS = (
         CORE_TEST + "test_an_interval_is_compared_only_when_both_stables_have_reached_its_end[python]",
     ),
     Defect(
-        "the first input of a fresh merge is taken to know everything",
-        "lmerge/service/hub.py",
-        "self.certifier.attached(name, status.incarnation, request.role, request.join_at)",
-        "self.certifier.attached(name, status.incarnation, request.role, None)",
+        "the first input of a fresh merge counts as complete from the beginning",
+        "lmerge/service/merge/membership.py",
+        "state.certifier.attached(name, status.incarnation, request.role, request.join_at)",
+        "state.certifier.attached(name, status.incarnation, request.role, None)",
         TEST + "test_the_first_input_of_a_fresh_merge_is_not_compared_before_its_join_at",
     ),
     Defect(
-        "majority gives stables back before anybody agrees",
+        "majority gives stables back before inputs agree",
         GATE,
         "time_of(min(self._monitor.completed(name), self.agreed_until), self._monitor.interval)",
         "time_of(self._monitor.completed(name), self._monitor.interval)",
-        TEST + "test_majority_prevents_it_and_puts_the_minority_out",
+        TEST + "test_majority_prevents_it_and_quarantines_the_minority",
     ),
     Defect(
-        "majority compares ends only, and lets what ends far ahead be erased now",
+        "majority compares ends only, so an event that ends far ahead can be removed now",
         CERTIFY,
-        "starts=gated, evidence_bytes",
-        "starts=False, evidence_bytes",
+        "starts=gated,",
+        "starts=False,",
         TEST + "test_majority_keeps_an_event_whose_end_lies_far_ahead",
     ),
     Defect(
@@ -115,17 +116,17 @@ DEFECTS = (
         CUTOVER,
         "            if self._equal >= self._intervals:\n",
         "            if self._equal >= 0:\n",
-        "tests/service/test_cutover.py::test_a_difference_rolls_back_and_nothing_has_changed",
+        "tests/service/admin/test_cutover.py::test_a_difference_rolls_back_and_nothing_has_changed",
     ),
     Defect(
         "a cutover that is rolled back leaves the new one promoted",
         CUTOVER,
         "            if not done:\n                self._give_role_back()\n",
         "            if not done:\n                pass\n",
-        "tests/service/test_cutover.py::test_a_promotion_that_does_not_end_in_time_is_taken_back",
+        "tests/service/admin/test_cutover.py::test_a_promotion_that_does_not_end_in_time_is_taken_back",
     ),
     Defect(
-        "a cutover counts what an earlier life of the new one has said",
+        "a cutover counts what an earlier incarnation of the new one delivered",
         MONITOR,
         "for index in sorted(index for index in self._indices if mine.first <= index < mine.completed):",
         "for index in sorted(index for index in self._indices if mine.covers(index)):",

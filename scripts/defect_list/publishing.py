@@ -1,115 +1,144 @@
-"""Defects of the connector for PySpark: what a sink commits, where its stable point stands, what a source gives."""
+"""Defects of the connector for PySpark: the commits of a sink, its stable point, the rows of a source."""
 
 from seeded import Defect
 
-AGENT = "lmerge/spark/agent.py"
-COMMITTER = "lmerge/spark/committer.py"
-ENVELOPES = "lmerge/spark/envelope_rows.py"
-FEED = "lmerge/spark/feed.py"
+AGENT = "lmerge/spark/sink/agent.py"
+COMMITTER = "lmerge/spark/sink/committer.py"
+ENVELOPES = "lmerge/spark/source/envelope_rows.py"
+FEED = "lmerge/spark/source/feed.py"
 HEARTBEATS = "lmerge/spark/heartbeats.py"
-LINT_RULES = "lmerge/spark/lintrules.py"
-NEWS = "replicas/spark/news.py"
-PUBLISHING = "lmerge/spark/publishing.py"
-SHARD = "lmerge/spark/merging_shard.py"
-SINK = "lmerge/spark/sink.py"
-WORKERS = "lmerge/spark/workers.py"
-TEST_EXACTLY_ONCE = "tests/spark/test_exactly_once.py::"
-TEST_READ = "tests/spark/test_read.py::"
-TEST_SINK = "tests/spark/test_sink.py::"
-FAILED_BATCH = TEST_EXACTLY_ONCE + "test_a_batch_that_fails_is_said_once_when_it_is_run_again"
-EDGES = "tests/spark/test_stable_edges.py::"
+LINT_RULES = "lmerge/spark/plan/lint_rules.py"
+NEWS = "lmerge_replicas/spark/news.py"
+PROMISES = "lmerge/spark/plan/promises.py"
+SHARD = "lmerge/spark/merging/shard.py"
+SINK = "lmerge/spark/sink/writers.py"
+WORKERS = "lmerge/spark/sink/workers.py"
+TEST_EXACTLY_ONCE = "tests/spark/sink/test_exactly_once.py::"
+TEST_READ = "tests/spark/source/test_read.py::"
+TEST_SINK = "tests/spark/sink/test_sink.py::"
+FAILED_BATCH = TEST_EXACTLY_ONCE + "test_a_batch_that_fails_is_published_once_when_it_is_run_again"
+EDGES = "tests/spark/plan/test_stable_edges.py::"
 ALL_RANGES = TEST_READ + "test_a_range_has_the_same_rows_at_every_server"
 
 DEFECTS = (
     Defect(
         "a stable is a microsecond too late in the query's time",
-        PUBLISHING, "rule.lag_us - rule.strict,", "rule.lag_us - rule.strict - 1,",
+        PROMISES,
+        "return self.lag_us - (1 if",
+        "return self.lag_us - 1 - (1 if",
         EDGES + "test_windows_in_append_mode_come_out_above_the_watermark_less_their_length",
     ),
     Defect(
         "rows without duplicates may come at the watermark",
-        PUBLISHING, "rule.lag_us - rule.strict,", "rule.lag_us - 2 * rule.strict,",
+        PROMISES,
+        "- (1 if self.strict else 0)",
+        "- (2 if self.strict else 0)",
         EDGES + "test_rows_without_duplicates_come_out_above_the_watermark",
     ),
     Defect(
-        "a publisher that begins anew has said the batch already",
-        COMMITTER, "live = spool.live_before(commit.batch)", "live = spool.live_before(commit.batch + 1)",
+        "a publisher that begins anew has published the batch already",
+        COMMITTER,
+        "live = spool.live_before(commit.batch)",
+        "live = spool.live_before(commit.batch + 1)",
         FAILED_BATCH,
     ),
     Defect(
-        "a batch says the watermark of the next one",
-        COMMITTER, "batch_watermark_us(options.checkpoint, commit.batch)",
+        "a batch publishes the watermark of the next one",
+        COMMITTER,
+        "batch_watermark_us(options.checkpoint, commit.batch)",
         "batch_watermark_us(options.checkpoint, commit.batch + 1)",
         EDGES + "test_rows_without_state_are_let_in_from_the_watermark_on_and_dropped_below_it",
     ),
     Defect(
-        "a restart believes the clock",
-        COMMITTER, "return max(clock.wall_us(), *(number + _INCARNATIONS_PER_LIFE for number in before), 0)",
+        "a restart uses the clock",
+        COMMITTER,
+        "return max(clock.wall_us(), *(number + _INCARNATIONS_PER_LIFE for number in before), 0)",
         "return max(clock.wall_us(), *(number - number for number in before), 0)",
         TEST_SINK + "test_a_clock_that_went_back_does_not_keep_a_restart_out",
     ),
     Defect(
-        "a replica joins where it was itself",
-        COMMITTER, "    complete_from = min(complete_from, max((row[1] for row in stables), default=NEG_INF))\n",
+        "a replica joins at its own stable point",
+        COMMITTER,
+        "    complete_from = min(complete_from, max((row[1] for row in stables), default=NEG_INF))\n",
         "    complete_from = max((row[1] for row in stables), default=NEG_INF)\n",
         TEST_SINK + "test_a_replica_that_was_ahead_of_the_merge_joins_where_the_merge_is",
     ),
     Defect(
         "a commit does not wait for a server",
-        COMMITTER, "    await _reached(publisher, lambda: publisher.outbox.acked >= said)\n", "    assert said >= 0\n",
+        COMMITTER,
+        "    await _reached(publisher, lambda: publisher.outbox.acked >= published)\n",
+        "    assert published >= 0\n",
         "tests/spark/test_skip.py::test_a_commit_comes_back_when_a_server_has_merged_its_batch",
     ),
     Defect(
         "an agent outlives its owner",
-        AGENT, "        wait_for_end(owner)\n", "        wait_for_end(os.getpid())\n",
+        AGENT,
+        "        wait_for_end(owner)\n",
+        "        wait_for_end(os.getpid())\n",
         TEST_SINK + "test_an_agent_ends_with_its_owner",
     ),
     Defect(
         "a commit leaves out what its batch wrote",
-        SINK, "parts=tuple(one.part for one in written), stable", "parts=(), stable",
-        TEST_SINK + "test_a_dataframe_of_elements_is_said_as_it_is",
+        SINK,
+        "parts=tuple(one.part for one in written),",
+        "parts=(),",
+        TEST_SINK + "test_a_dataframe_of_elements_is_published_unchanged",
     ),
     Defect(
         "ticks are filtered before the watermark has seen them",
-        HEARTBEATS, "NOT {_IS_TICK} OR `{time}` < TIMESTAMP'0001-01-02 00:00:00'", "NOT {_IS_TICK}",
+        HEARTBEATS,
+        "NOT {_IS_TICK} OR `{time}` < TIMESTAMP'0001-01-02 00:00:00'",
+        "NOT {_IS_TICK}",
         "tests/spark/test_publish.py::test_a_heartbeat_closes_windows_of_a_silent_source",
     ),
     Defect(
         "an event that begins at the end of a range has begun",
-        ENVELOPES, "goes_on = tally.going_on(high, asked.begun_from, high)",
-        "goes_on = tally.going_on(high, asked.begun_from, high + 1)",
+        ENVELOPES,
+        "goes_on = events.going_on(high, requested.begun_from, high)",
+        "goes_on = events.going_on(high, requested.begun_from, high + 1)",
         TEST_READ + "test_an_event_that_begins_at_the_end_of_a_range_has_not_begun",
     ),
     Defect(
-        "an end that can change is told",
-        ENVELOPES, "        if not asked.as_said:\n", "        if not asked.as_said and asked.fresh:\n",
+        "an end that can change is shown",
+        ENVELOPES,
+        "        if not requested.current_ends:\n",
+        "        if not requested.current_ends and requested.fresh:\n",
         ALL_RANGES,
     ),
     Defect(
-        "a driver that holds enough tells nobody",
-        FEED, "self._tally.stable_point > before or self._is_full():", "self._tally.stable_point > before:",
-        "tests/spark/test_source.py::"
-        "test_who_waits_hears_that_the_driver_holds_enough_though_nothing_new_is_stable",
+        "a driver that holds enough wakes no waiting thread",
+        FEED,
+        "self._events_read.stable_point > before or self._is_full():",
+        "self._events_read.stable_point > before:",
+        "tests/spark/source/test_source.py::test_a_full_driver_wakes_a_waiting_query_though_nothing_new_is_stable",
     ),
     Defect(
-        "a shard goes on from an attempt that failed",
-        SHARD, " and held.token == head.token", "", "tests/spark/test_merging.py::"
-        "test_after_every_batch_it_means_what_the_core_means",
+        "a shard continues from a failed attempt",
+        SHARD,
+        " and held.token == head.token",
+        "",
+        "tests/spark/merging/test_merging.py::test_after_every_batch_it_means_what_the_core_means",
     ),
     Defect(
         "a sum of floats that is cut off counts as rounded",
-        LINT_RULES, '"Round"', '"Round", "Floor"',
-        "tests/spark/test_lint.py::test_what_differs_between_replicas_is_found_and_named",
+        LINT_RULES,
+        '"Round"',
+        '"Round", "Floor"',
+        "tests/spark/plan/test_lint.py::test_what_differs_between_replicas_is_found_and_named",
     ),
     Defect(
         "all flights are taken to be short",
-        NEWS, "LONGEST: Final = 35 * HOUR", "LONGEST: Final = 3 * HOUR",
+        NEWS,
+        "LONGEST: Final = 35 * HOUR",
+        "LONGEST: Final = 3 * HOUR",
         "tests/spark/test_replicas.py::test_no_news_are_late_however_batches_are_cut",
     ),
     Defect(
         "a worker freezes what each of its tasks leaves",
-        WORKERS, "if next(_seen) == _FREEZES_AT:", "if next(_seen) >= _FREEZES_AT:",
-        "tests/spark/test_workers.py::"
+        WORKERS,
+        "if next(_seen) == _FREEZES_AT:",
+        "if next(_seen) >= _FREEZES_AT:",
+        "tests/spark/sink/test_workers.py::"
         "test_what_is_loaded_is_frozen_once_at_the_second_task_and_later_garbage_is_still_collected",
     ),
 )

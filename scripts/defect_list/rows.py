@@ -1,4 +1,4 @@
-"""Defects of rows: ``native/rows/src``, whose tests are those of ``native/rows/tests/suite``, and what binds it."""
+"""Defects of rows: ``native/rows/src``, whose tests are those of ``native/rows/tests/suite``, and of their callers."""
 
 from seeded import Defect
 
@@ -58,7 +58,7 @@ DEFECTS = (
         "round::it_is_what_writing_the_digits_and_reading_them_gives",
     ),
     Defect(
-        "a decimal loses digits without a word",
+        "a decimal loses digits silently",
         SOURCE + "decimal.rs",
         "(value % power == 0).then(|| value / power)?",
         "value / power",
@@ -121,14 +121,14 @@ DEFECTS = (
         "encode::moments_are_microseconds_and_name_a_zone",
     ),
     Defect(
-        "a null that must not be is written",
+        "a null in a required column is written",
         SOURCE + "cells.rs",
         "return self.nullable.then_some(());",
         "return Some(());",
         "encode::null_goes_where_it_may",
     ),
     Defect(
-        "what a null slot holds must fit",
+        "the content of a null slot must fit",
         SOURCE + "cells.rs",
         "convert(value).or_else(|| of_null(at))",
         "convert(value).or_else(|| of_null(at).filter(|_| false))",
@@ -152,18 +152,18 @@ DEFECTS = (
         "values of extension types are taken as they are stored",
         SOURCE + "cells.rs",
         "!field.metadata().contains_key(EXTENSION)",
-        "!field.metadata().contains_key(\"\")",
+        '!field.metadata().contains_key("")',
         "encode::extension_types_are_left_to_python",
     ),
     Defect(
-        "a null among times is whatever its slot holds",
+        "a null among times is read as the content of its slot",
         SOURCE + "cells.rs",
         "    if array.null_count() > 0 {\n        return None;\n    }\n    micros",
         "    micros",
         "encode::times_are_whole_and_never_null",
     ),
     Defect(
-        "bytes behind a row are overlooked",
+        "bytes behind a row are not noticed",
         SOURCE + "decode.rs",
         "if !reader.is_at_end() {",
         "if false {",
@@ -181,7 +181,7 @@ DEFECTS = (
         SOURCE + "decode.rs",
         "const DAYS: std::ops::Range<i64> = -719_162..2_932_897;",
         "const DAYS: std::ops::Range<i64> = -719_162..2_932_898;",
-        "decode::days_and_moments_that_python_cannot_say_are_left_to_it",
+        "decode::days_and_moments_that_python_cannot_represent_are_left_to_it",
     ),
     Defect(
         "any text passes for a decimal where rows are only checked",
@@ -191,18 +191,18 @@ DEFECTS = (
         "check::every_change_of_a_byte_is_judged_as_decoding_does",
     ),
     Defect(
-        "bytes behind a row are overlooked where rows are only checked",
+        "bytes behind a row are not noticed where rows are only checked",
         SOURCE + "check.rs",
         ".is_some() && reader.is_at_end()",
         ".is_some()",
         "check::a_row_that_is_cut_off_or_followed_by_something_is_refused",
     ),
     Defect(
-        "what the native core refuses has no payloads",
+        "a table that the native core refuses has no payloads",
         ARROW,
         "return _python_payloads(codec, rows) if payloads is None else payloads",
         "return payloads or []",
-        TESTS + "test_types_that_the_native_core_does_not_know_are_pythons",
+        TESTS + "test_types_that_the_native_core_does_not_support_are_pythons",
     ),
     Defect(
         "a damaged batch is an empty table",
@@ -221,9 +221,9 @@ DEFECTS = (
     Defect(
         "the names of a table without rows are not checked",
         ARROW,
-        "if engines.resolve(engine) == engines.PYTHON or not len(rows):",
-        "if engines.resolve(engine) == engines.PYTHON:",
-        TESTS + "test_inserts_that_cannot_be_are_refused_in_the_same_words[empty]",
+        "if selection.resolve(engine) == selection.PYTHON or not len(rows):",
+        "if selection.resolve(engine) == selection.PYTHON:",
+        TESTS + "test_invalid_inserts_are_refused_with_the_same_message[empty]",
     ),
     Defect(
         "a local time of Spark is a moment",
@@ -244,6 +244,6 @@ DEFECTS = (
         TYPES,
         "        return replace(column, children=children)\n",
         "        return column\n",
-        "tests/spark/test_types.py::test_floats_are_rounded_where_it_is_asked_for",
+        "tests/spark/test_types.py::test_floats_are_rounded_where_it_is_requested",
     ),
 )

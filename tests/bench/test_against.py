@@ -1,6 +1,8 @@
-"""What ``make bench-against`` decides by: samples of two commits to a verdict, and verdicts to an exit code."""
+"""The decisions of ``make bench-against``: from samples of two commits to verdicts, and to an exit code."""
 
 from __future__ import annotations
+
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -14,9 +16,9 @@ SAMPLES = st.lists(st.integers(1, 10**9), min_size=1, max_size=9)
 
 
 @given(SAMPLES, st.booleans(), st.randoms(use_true_random=False))
-def test_equal_samples_in_any_order_are_never_worse(values: list[int], more: bool, random: object) -> None:
-    shuffled = sorted(values, key=lambda _: random.random())  # type: ignore[attr-defined]
-    assert judge(values, shuffled, more_is_better=more).word == SAME
+def test_equal_samples_in_any_order_are_never_worse(values: list[int], more: bool, random: Random) -> None:
+    shuffled = sorted(values, key=lambda _: random.random())
+    assert judge(values, shuffled, more_is_better=more).outcome == SAME
 
 
 @given(SAMPLES, st.integers(1, 10**9), st.booleans())
@@ -25,30 +27,31 @@ def test_a_shift_beyond_the_spread_is_always_worse_one_way_and_better_the_other(
 ) -> None:
     shift = max(values) - min(values) + beyond
     shifted = [value + shift for value in values]
-    assert judge(values, shifted, more_is_better=more).word == (BETTER if more else WORSE)
-    assert judge(shifted, values, more_is_better=more).word == (WORSE if more else BETTER)
+    assert judge(values, shifted, more_is_better=more).outcome == (BETTER if more else WORSE)
+    assert judge(shifted, values, more_is_better=more).outcome == (WORSE if more else BETTER)
 
 
 @given(SAMPLES, st.booleans(), st.data())
 def test_a_shift_within_the_spread_decides_nothing(values: list[int], more: bool, data: st.DataObject) -> None:
     shift = data.draw(st.integers(0, max(values) - min(values)))
-    assert judge(values, [value + shift for value in values], more_is_better=more).word == SAME
+    assert judge(values, [value + shift for value in values], more_is_better=more).outcome == SAME
 
 
 @given(SAMPLES, SAMPLES)
 def test_what_is_worse_as_a_rate_is_better_as_a_latency(before: list[int], now: list[int]) -> None:
     other = {WORSE: BETTER, BETTER: WORSE, SAME: SAME}
-    assert judge(before, now, more_is_better=True).word == other[judge(before, now, more_is_better=False).word]
+    assert judge(before, now, more_is_better=True).outcome == other[judge(before, now, more_is_better=False).outcome]
 
 
 def test_a_rate_is_better_when_it_is_more_and_a_latency_when_it_is_less() -> None:
     found = verdicts({"core, elements/s": [9.0], "p99, ms": [9.0]}, {"core, elements/s": [8.0], "p99, ms": [8.0]})
-    assert {figure: verdict.word for figure, verdict in found.items()} == {"core, elements/s": WORSE, "p99, ms": BETTER}
+    outcomes = {figure: verdict.outcome for figure, verdict in found.items()}
+    assert outcomes == {"core, elements/s": WORSE, "p99, ms": BETTER}
 
 
 def test_what_the_other_commit_cannot_measure_decides_nothing_and_what_this_one_cannot_is_an_error() -> None:
     new, old = {"new, elements/s": [1.0]}, {"old, elements/s": [1.0]}
-    assert verdicts({}, new)["new, elements/s"].word == MISSING
+    assert verdicts({}, new)["new, elements/s"].outcome == MISSING
     assert exit_code(verdicts({}, new), new, is_whole=True) == 0
     assert exit_code(verdicts(old, {}), {}, is_whole=True) == 1
     assert exit_code(verdicts(new, new), new, is_whole=False) == 1

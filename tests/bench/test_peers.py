@@ -1,4 +1,4 @@
-"""The comparison with peers: recordings say one thing in several orders, wrong outputs are found, lmerge's job runs."""
+"""The comparison with peers: recordings carry the same events in several orders, wrong outputs are found."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def rows(data: Path, at: int) -> pa.Table:
     return pq.ParquetFile(data / f"rows{at}.parquet").read()
 
 
-def test_every_input_says_every_event_in_an_order_of_its_own(data: Path) -> None:
+def test_every_input_carries_every_event_in_an_order_of_its_own(data: Path) -> None:
     inputs = [rows(data, at).to_pylist() for at in range(INPUTS)]
-    assert all(len(said) == EVENTS for said in inputs)
+    assert all(len(events) == EVENTS for events in inputs)
     assert inputs[0] != inputs[1] != inputs[2] != inputs[0]
-    assert len({frozenset((row["vs"], row["payload"], row["ve"]) for row in said) for said in inputs}) == 1
+    assert len({frozenset((row["vs"], row["payload"], row["ve"]) for row in events) for events in inputs}) == 1
 
 
 def test_no_row_is_later_than_the_delay_that_the_peers_allow(data: Path) -> None:
@@ -53,8 +53,8 @@ def test_an_input_is_a_right_output_in_any_order(data: Path, tmp_path: Path) -> 
 
 
 def test_missing_and_doubled_events_are_counted(data: Path, tmp_path: Path) -> None:
-    said = rows(data, 0)
-    pq.write_table(pa.concat_tables([said.slice(2), said.slice(10, 5)]), tmp_path / "part.parquet")
+    events = rows(data, 0)
+    pq.write_table(pa.concat_tables([events.slice(2), events.slice(10, 5)]), tmp_path / "part.parquet")
     assert verdict(tmp_path, data) == "2 of 3,000 events missing, 5 too many"
 
 

@@ -1,7 +1,9 @@
-"""What benchmarks decide by: slopes of memory, the two plans' query, the shape of bursts and congestion."""
+"""The decisions of benchmarks: slopes of memory, the query of the two plans, bursts and congestion; and their help."""
 
 from __future__ import annotations
 
+import sys
+from importlib import import_module
 from pathlib import Path
 from random import Random
 
@@ -12,6 +14,7 @@ from bench.congestion import CONGESTED, congested
 from bench.feedback import Query, query
 from bench.rig import wan
 from bench.soak import Slope, slope
+from bench.stale import MEASURES
 
 
 def memory(rise_mb_per_h: float, noise_mb: float, minutes: int = 48) -> list[tuple[float, float]]:
@@ -46,27 +49,27 @@ def test_a_step_in_the_warm_part_is_no_steady_rise() -> None:
 
 
 @pytest.fixture(scope="module")
-def asked() -> Query:
+def spec() -> Query:
     return query(20_000, (1_000, 3_000))
 
 
-def test_small_and_large_values_come_by_turns(asked: Query) -> None:
-    starts = (0, *(turn for turn in asked.turns if turn < asked.count))
+def test_small_and_large_values_come_by_turns(spec: Query) -> None:
+    starts = (0, *(turn for turn in spec.turns if turn < spec.count))
     assert 6 <= len(starts) <= 21
     for number, start in enumerate(starts):
-        assert (asked.x(start) < 1000) == (number % 2 == 0)
-    sizes = [b - a for a, b in zip(starts, asked.turns, strict=False)]
+        assert (spec.x(start) < 1000) == (number % 2 == 0)
+    sizes = [b - a for a, b in zip(starts, spec.turns, strict=False)]
     assert all(1_000 <= size <= 3_000 for size in sizes)
 
 
-def test_the_plans_are_expensive_where_the_other_is_cheap_and_agree(asked: Query) -> None:
-    for at in range(0, asked.count, 997):
-        x = asked.x(at)
-        assert asked.is_expensive(0, x) != asked.is_expensive(1, x)
-        cheap = Query(asked.count, asked.turns, 1, 1)
+def test_the_plans_are_expensive_where_the_other_is_cheap_and_agree(spec: Query) -> None:
+    for at in range(0, spec.count, 997):
+        x = spec.x(at)
+        assert spec.is_expensive(0, x) != spec.is_expensive(1, x)
+        cheap = Query(spec.count, spec.turns, 1, 1)
         assert cheap.selects(at, x, 0) == cheap.selects(at, x, 1)
-    assert asked.expensive_rounds == pytest.approx(9 * asked.cheap_rounds, rel=0.1)
-    assert len(asked.expected()) == pytest.approx(0.8 * asked.count, rel=0.05)
+    assert spec.expensive_rounds == pytest.approx(9 * spec.cheap_rounds, rel=0.1)
+    assert len(spec.expected()) == pytest.approx(0.8 * spec.count, rel=0.05)
 
 
 # Bursts and congestion.
@@ -93,10 +96,32 @@ def test_two_streams_are_congested_at_once_and_one_never_is() -> None:
 # The network.
 
 
-def test_a_line_with_delay_and_loss_says_why_it_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_with_delay_and_loss_reports_why_it_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     assert wan.problem() is not None
     monkeypatch.undo()
     why = wan.problem()
     assert why is None or "root" in why or "tun" in why or "Linux" in why or "ip" in why
     assert Path("/dev/net/tun").exists() or why is not None
+
+
+# The help.
+
+
+@pytest.mark.parametrize("name", [*MEASURES, "against", "stale"])
+def test_help_shows_the_question_and_the_options_and_measures_nothing(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if name.startswith("spark_"):
+        pytest.importorskip("pyspark")
+    if name.startswith("core_"):
+        pytest.importorskip("lmerge._native")
+    module = import_module("bench.peers.__main__" if name == "peers" else f"bench.{name}")
+    monkeypatch.setattr(sys, "argv", [f"bench/{name}.py", "--help"])
+    with pytest.raises(SystemExit) as ended:
+        module.main()
+    assert ended.value.code == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith(f"usage: python -m bench.{name} ")
+    assert str(module.__doc__).splitlines()[0] in printed
+    assert "--help" in printed

@@ -1,4 +1,4 @@
-"""The rig of the benchmarks: replicas say the reference, the judge finds what is wrong, links break, stalls count."""
+"""The rig of the benchmarks: replicas publish the reference, the judge finds errors, links break, stalls count."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from random import Random
 import pytest
 
 from bench.rig import links
-from bench.rig.judge import Judge
+from bench.rig.judge import StreamJudge
 from bench.rig.replica import batch_of
-from bench.rig.shaped import Flow, departures
-from bench.rig.stalls import CONTROL, Fault, percentile, stall_ms, stalls_of
-from bench.rig.stream import WINDOW, Presentation, Reference
+from bench.rig.shaped import InsertFlow, departures
+from bench.rig.stalls import CONTROL, InjectedFault, percentile, stall_ms, stalls_of
+from bench.rig.stream import WINDOW, Presentation, ReferenceStream
 from lmerge.core.batch import Row
 from lmerge.core.elements import ADJUST, INF, INSERT, STABLE, Event
 from lmerge.core.merge import Merge
 from lmerge.core.tdb import Tdb
 
-REFERENCE = Reference(events_per_s=1_000, life_max=400)
+REFERENCE = ReferenceStream(events_per_s=1_000, life_max=400)
 COUNT = 1_500
 
 
 def whole(salt: int, count: int = COUNT, step: int = 7) -> list[Row]:
     """A replica's whole stream, taken in small steps."""
-    said = Presentation(REFERENCE, salt)
-    rows = [row for due in range(step, count + step, step) for row in said.rows_to(min(due, count))]
-    return [*rows, *said.rest()]
+    stream = Presentation(REFERENCE, salt)
+    rows = [row for due in range(step, count + step, step) for row in stream.rows_to(min(due, count))]
+    return [*rows, *stream.rest()]
 
 
 def expected(count: int = COUNT) -> list[Event]:
@@ -40,7 +40,7 @@ def expected(count: int = COUNT) -> list[Event]:
 
 
 @pytest.mark.parametrize("salt", range(4))
-def test_every_replica_says_the_reference_legally(salt: int) -> None:
+def test_every_replica_publishes_the_reference_legally(salt: int) -> None:
     tdb = Tdb()
     for row in whole(salt):
         tdb.apply_row(row)
@@ -48,7 +48,7 @@ def test_every_replica_says_the_reference_legally(salt: int) -> None:
     assert tdb.events() == expected()
 
 
-def test_replicas_say_it_in_different_ways() -> None:
+def test_replicas_publish_it_in_different_forms() -> None:
     forms = [whole(salt) for salt in range(3)]
     assert forms[0] != forms[1] != forms[2] != forms[0]
     rows = forms[0]
@@ -60,17 +60,17 @@ def test_replicas_say_it_in_different_ways() -> None:
 
 @pytest.mark.parametrize("first", [1, WINDOW, 700])
 def test_a_replica_that_joins_is_right_from_its_join_at_on(first: int) -> None:
-    said = Presentation(REFERENCE, 9, first=first)
+    stream = Presentation(REFERENCE, 9, first=first)
     tdb = Tdb()
     for due in range(first, COUNT, 13):
-        tdb.apply_batch(batch_of(said.rows_to(due)))
-    tdb.apply_batch(batch_of([*said.rows_to(COUNT), *said.rest()]))
-    wanted = [event for event in expected() if event.ve >= said.join_at]
-    assert [event for event in tdb.events() if event.ve >= said.join_at] == wanted
+        tdb.apply_batch(batch_of(stream.rows_to(due)))
+    tdb.apply_batch(batch_of([*stream.rows_to(COUNT), *stream.rest()]))
+    right = [event for event in expected() if event.ve >= stream.join_at]
+    assert [event for event in tdb.events() if event.ve >= stream.join_at] == right
 
 
 def test_a_merge_goes_on_with_a_replica_that_joined_while_the_other_died() -> None:
-    merge, judge = Merge(), Judge(REFERENCE)
+    merge, judge = Merge(), StreamJudge(REFERENCE)
     merge.attach("a", ("key",))
     first, second = Presentation(REFERENCE, 1), Presentation(REFERENCE, 2, first=800)
     judge.take(merge.apply("a", batch_of(first.rows_to(800))).batch, 0.0)
@@ -79,11 +79,11 @@ def test_a_merge_goes_on_with_a_replica_that_joined_while_the_other_died() -> No
     judge.take(merge.apply("a", batch_of(first.rows_to(900))).batch, 0.0)
     judge.take(merge.detach("a").batch, 0.0)
     judge.take(merge.apply("b", batch_of([*second.rows_to(COUNT), *second.rest()])).batch, 0.0)
-    assert judge.verdict(COUNT).is_good, judge.verdict(COUNT).words()
+    assert judge.verdict(COUNT).is_good, judge.verdict(COUNT).summary()
 
 
-def judged(rows: list[Row]) -> Judge:
-    judge = Judge(REFERENCE)
+def judged(rows: list[Row]) -> StreamJudge:
+    judge = StreamJudge(REFERENCE)
     for row in rows:
         judge.take(batch_of([row]), 0.0)
     return judge
@@ -91,7 +91,7 @@ def judged(rows: list[Row]) -> Judge:
 
 def test_the_judge_is_content_with_the_reference() -> None:
     verdict = judged(whole(1)).verdict(COUNT)
-    assert verdict.is_good, verdict.words()
+    assert verdict.is_good, verdict.summary()
     assert verdict.frozen == COUNT
 
 
@@ -106,7 +106,7 @@ END: list[Row] = [(STABLE, INF, 0, 0, b"")]
 def test_the_judge_finds_what_is_lost() -> None:
     verdict = judged([*event_rows(0), *event_rows(2), *END]).verdict(3)
     assert (verdict.lost, verdict.duplicates, verdict.is_good) == (1, 0, False)
-    assert "event 1" in verdict.words()
+    assert "event 1" in verdict.summary()
 
 
 def test_the_judge_finds_what_comes_twice() -> None:
@@ -127,7 +127,7 @@ def test_the_judge_finds_a_contradiction() -> None:
     assert (verdict.contradictions, verdict.is_good) == (1, False)
 
 
-def test_the_judge_finds_what_nobody_should_have_said_yet() -> None:
+def test_the_judge_finds_an_event_that_is_not_due_yet() -> None:
     verdict = judged([*event_rows(0), *event_rows(1), *END]).verdict(1)
     assert (verdict.unexpected, verdict.is_good) == (1, False)
 
@@ -146,7 +146,12 @@ def test_a_stall_is_the_longest_time_without_output_that_begins_in_the_window() 
 
 def test_a_stall_belongs_to_one_fault() -> None:
     arrivals = [at / 100 for at in range(100)] + [1.5 + at / 100 for at in range(100)]
-    faults = [Fault("killed", "a", 0.5), Fault(CONTROL, "", 0.8), Fault("killed", "b", 0.985), Fault(CONTROL, "", 1.4)]
+    faults = [
+        InjectedFault("killed", "a", 0.5),
+        InjectedFault(CONTROL, "", 0.8),
+        InjectedFault("killed", "b", 0.985),
+        InjectedFault(CONTROL, "", 1.4),
+    ]
     expected = {"killed": [pytest.approx(10), pytest.approx(510)], CONTROL: [pytest.approx(10), pytest.approx(100)]}
     assert stalls_of(arrivals, faults) == expected
 
@@ -170,8 +175,8 @@ def test_a_delayed_element_holds_those_behind_it() -> None:
 
 
 def test_an_even_flow_does_not_vary() -> None:
-    even = Flow([at / 100 for at in range(1000)], [7] * 1000)
-    uneven = Flow([at / 100 for at in range(1000)], [14 if at // 10 % 2 else 0 for at in range(1000)])
+    even = InsertFlow([at / 100 for at in range(1000)], [7] * 1000)
+    uneven = InsertFlow([at / 100 for at in range(1000)], [14 if at // 10 % 2 else 0 for at in range(1000)])
     assert even.variation(0.1, 9.0) == pytest.approx(0, abs=0.2)
     assert uneven.variation(0.1, 9.0) > 0.8
     assert uneven.pauses_ms(9.0)[-1] == pytest.approx(110)
@@ -200,20 +205,20 @@ def linked() -> Iterator[tuple[Connection, socket.socket, int]]:
 
 def test_a_link_carries_cuts_and_leads_elsewhere() -> None:
     data = Random(1).randbytes(1_000_000)
-    with linked() as (told, server, port):
+    with linked() as (pipe, server, port):
         client = socket.create_connection(("127.0.0.1", port))
         accepted, _ = server.accept()
         client.sendall(data[:1000])
         assert accepted.recv(1000, socket.MSG_WAITALL) == data[:1000]
         accepted.sendall(b"back")
         assert client.recv(4, socket.MSG_WAITALL) == b"back"
-        told.send(("cut", "a>s"))
+        pipe.send(("cut", "a>s"))
         with pytest.raises(ConnectionResetError):
             client.recv(1)
         with pytest.raises(ConnectionResetError):
             accepted.recv(1)
         with socket.create_server(("127.0.0.1", 0)) as other:
-            told.send(("lead", "a>s", other.getsockname()[1]))
+            pipe.send(("lead", "a>s", other.getsockname()[1]))
             again = socket.create_connection(("127.0.0.1", port))
             there, _ = other.accept()
             again.sendall(b"x")
@@ -224,12 +229,12 @@ def test_a_link_carries_cuts_and_leads_elsewhere() -> None:
 
 def test_a_stalled_link_loses_nothing_and_goes_on_by_itself() -> None:
     data = Random(2).randbytes(8_000_000)
-    with linked() as (told, server, port):
+    with linked() as (pipe, server, port):
         client = socket.create_connection(("127.0.0.1", port))
         accepted, _ = server.accept()
-        told.send(("stall", "a>s", links.UP, 0.2))
-        told.send(("open", "marker", 1))  # answered after the stall has begun
-        told.recv()
+        pipe.send(("stall", "a>s", links.UP, 0.2))
+        pipe.send(("open", "marker", 1))  # answered after the stall has begun
+        pipe.recv()
         began = time.monotonic()
         client.setblocking(False)
         sent, got = 0, bytearray()
@@ -238,7 +243,7 @@ def test_a_stalled_link_loses_nothing_and_goes_on_by_itself() -> None:
         while len(got) < len(data):
             with suppress(BlockingIOError):
                 while sent < len(data):
-                    sent += client.send(data[sent:sent + 1_000_000])
+                    sent += client.send(data[sent : sent + 1_000_000])
             got += accepted.recv(1_000_000)
         assert got == data
         assert time.monotonic() - began >= 0.15
@@ -249,9 +254,9 @@ def test_a_stalled_link_loses_nothing_and_goes_on_by_itself() -> None:
 
 
 def test_a_link_to_a_server_that_is_down_is_refused() -> None:
-    with linked() as (told, server, port):
+    with linked() as (pipe, server, port):
         gone = socket.create_server(("127.0.0.1", 0))
-        told.send(("lead", "a>s", gone.getsockname()[1]))
+        pipe.send(("lead", "a>s", gone.getsockname()[1]))
         gone.close()
         with socket.create_connection(("127.0.0.1", port)) as client:
             client.settimeout(10)

@@ -1,4 +1,4 @@
-"""The rig's table as Spark reads it is the table that the judge expects, and the judge finds what is wrong."""
+"""The rig's table as Spark reads it equals the table that the judge expects, and the judge finds what is wrong."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from bench.rig.spark_judge import TableJudge
 from bench.rig.spark_table import TableReader, TableReference
 from lmerge.core.batch import Batch
 from lmerge.core.elements import NEG_INF, Insert, Stable
-from lmerge.spark.elements import RowPlan, turner_of
+from lmerge.spark.sink.elements import RowPlan, converter_of
 from lmerge.wire.schema import parse_schema
 
 REFERENCE = TableReference(1_000, life_max=400)
 
 
-def said_of(rows: Any) -> list[Any]:
-    """What a query that publishes these rows says."""
-    plan = RowPlan("append", parse_schema({"number": "int?", "word": "string?"}), ve="ve")
-    return list(turner_of(plan, NEG_INF).take(rows).elements())
+def published(rows: Any) -> list[Any]:
+    """Return the elements of a query that publishes these rows."""
+    plan = RowPlan("append", parse_schema({"number": "int?", "text": "string?"}), ve="ve")
+    return list(converter_of(plan, NEG_INF).take(rows).elements())
 
 
 def events(first: int, end: int) -> list[Insert]:
@@ -33,8 +33,8 @@ def events(first: int, end: int) -> list[Insert]:
 def test_rows_are_published_as_the_events_of_the_reference() -> None:
     reader = TableReader(REFERENCE, 0.0)
     parts = reader.partitions({"event": 3}, {"event": 90})
-    assert [element for part in parts for rows in reader.read(part) for element in said_of(rows)] == events(3, 90)
-    assert said_of(REFERENCE.rows(5, 5)) == []
+    assert [element for part in parts for rows in reader.read(part) for element in published(rows)] == events(3, 90)
+    assert published(REFERENCE.rows(5, 5)) == []
 
 
 def test_the_log_grows_with_the_clock_and_never_goes_back() -> None:
@@ -53,7 +53,7 @@ def judged(elements: list[Any], stable: int) -> TableJudge:
 
 def test_a_stream_that_goes_on_is_right_up_to_its_stable_point() -> None:
     verdict = judged(events(0, 2_000), 1_500_000).verdict_now()
-    assert verdict.is_good, verdict.words()
+    assert verdict.is_good, verdict.summary()
     assert 1_000 < verdict.expected < 1_500
     assert not TableJudge(REFERENCE).verdict_now().is_good, "nothing came"
 
@@ -62,7 +62,7 @@ def test_what_is_lost_doubled_or_made_up_is_found() -> None:
     right = events(0, 2_000)
     lost = judged([*right[:700], *right[701:]], 1_500_000).verdict_now()
     assert (lost.lost, lost.duplicates, lost.unexpected) == (1, 0, 0)
-    assert "event 700" in lost.words()
+    assert "event 700" in lost.summary()
     doubled = judged([*right, right[700]], 1_500_000).verdict_now()
     assert (doubled.lost, doubled.duplicates, doubled.unexpected) == (0, 1, 0)
     made_up = judged([*right, Insert(b"no row", right[700].vs, right[700].ve)], 1_500_000).verdict_now()

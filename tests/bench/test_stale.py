@@ -1,4 +1,4 @@
-"""``make bench-stale`` in a small repository of its own: what makes a result older than the code that it measures."""
+"""``make bench-stale`` in a small repository: what makes a result older than the code that it measures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from bench.stale import MEASURES, NO_FIGURES, ROOT, commit_of, stale
 
-PATHS = {"speed": ("lib", "other.py")}
+PATHS: dict[str, tuple[str, ...]] = {"speed": ("lib", "other.py")}
 
 
 def git(repository: Path, *arguments: str) -> str:
@@ -88,7 +88,7 @@ def test_to_measure_again_makes_it_new(repository: Path) -> None:
 
 
 @pytest.mark.parametrize("at", ["none", "", "0123456"])
-def test_a_commit_that_nobody_has_is_stale(repository: Path, at: str) -> None:
+def test_a_result_of_an_unknown_commit_is_stale(repository: Path, at: str) -> None:
     measure(repository, at)
     assert "not in this repository" in stale(repository, PATHS)["speed.json"]
 
@@ -101,12 +101,12 @@ def test_a_plot_is_stale_when_its_result_is_newer_or_gone(repository: Path) -> N
     assert list(stale(repository, PATHS)) == ["speed.png"]
 
 
-def test_a_result_of_which_nothing_says_what_it_measures_is_stale(repository: Path) -> None:
+def test_a_result_without_declared_paths_is_stale(repository: Path) -> None:
     write(repository, "bench/results/unknown.json", json.dumps({"machine": {"commit": "HEAD"}}))
     assert "bench/stale.py" in stale(repository, PATHS)["unknown.json"]
 
 
-def test_every_bench_says_what_it_measures_and_all_of_it_exists() -> None:
+def test_every_bench_declares_the_paths_that_it_measures_and_all_exist() -> None:
     results = {path.stem for path in (ROOT / "bench" / "results").glob("*.json")} - set(NO_FIGURES)
     assert results <= set(MEASURES)
     for name, paths in MEASURES.items():
@@ -115,7 +115,7 @@ def test_every_bench_says_what_it_measures_and_all_of_it_exists() -> None:
 
 
 def misquoted(text: str, results: Path) -> list[str]:
-    """The rows of figures, those that name a bench beside its figures, which do not name the commit of its result."""
+    """Return the benches whose row of figures does not name the commit of the bench's result."""
     found = []
     for line in text.splitlines():
         for name, commit in re.findall(r"^\|.*\| `python -m bench\.(\w+)`(?: at ([0-9a-f]+))? \|.*\|", line):
@@ -126,9 +126,9 @@ def misquoted(text: str, results: Path) -> list[str]:
 
 
 def test_each_quoted_figure_names_the_commit_that_it_was_measured_at() -> None:
-    readme = (ROOT / "README.md").read_text()
-    assert len(re.findall(r"^\|.*`python -m bench\.\w+` at [0-9a-f]+ \|", readme, re.MULTILINE)) > 15
-    assert misquoted(readme, ROOT / "bench" / "results") == []
+    page = (ROOT / "docs" / "benchmarks.md").read_text()
+    assert len(re.findall(r"^\|.*`python -m bench\.\w+` at [0-9a-f]+ \|", page, re.MULTILINE)) > 15
+    assert misquoted(page, ROOT / "bench" / "results") == []
 
 
 def test_a_figure_of_another_commit_or_of_none_is_found(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def target() -> Iterator[str]:
     thread.join(60)
 
 
-def say(publisher: Publisher, start: int, payload: str = "A") -> None:
+def publish_event(publisher: Publisher, start: int, payload: str = "A") -> None:
     publisher.insert(payload, start, start + 5)
     publisher.stable(start + INTERVAL)
     publisher.flush()
@@ -54,30 +54,30 @@ def say(publisher: Publisher, start: int, payload: str = "A") -> None:
 
 def test_certify_shows_the_event_that_one_replica_lacks(target: str) -> None:
     with Publisher(target, "m", "a") as a, Publisher(target, "m", "b") as b:
-        say(a, 0)
-        say(b, 0)
+        publish_event(a, 0)
+        publish_event(b, 0)
         result = run("certify", "m", "--server", target)
         assert result.exit_code == 0, result.output
         assert "a equal over 1 interval" in result.output
         assert "no differences" in result.output
-        say(a, 10, "QF12")
+        publish_event(a, 10, "QF12")
         b.stable(20)
         b.flush()
         result = run("certify", "m", "--server", target)
         assert result.exit_code == 1
         assert "they differ in [10, 20): a 1 events, b 0 events" in result.output
         assert "QF12" in result.output
-        told = json.loads(run("certify", "m", "--json", "--server", target).output)
-        assert told["divergent"][0]["differences"][0]["absent"] == ["b"]
+        report = json.loads(run("certify", "m", "--json", "--server", target).output)
+        assert report["divergent"][0]["differences"][0]["absent"] == ["b"]
 
 
-def test_cutover_prints_its_steps_and_its_exit_code_says_how_it_ended(target: str) -> None:
+def test_cutover_prints_its_steps_and_its_exit_code_is_its_outcome(target: str) -> None:
     gone = pytest.raises(PermissionDenied, match="v2 has taken its place")
     with Publisher(target, "m", "v2") as v2, gone, Publisher(target, "m", "v1") as v1:
         for start in (0, 10):
-            say(v1, start)
-            say(v2, start)
-        result = run("cutover", "m", "--from", "v1", "--to", "nobody", "--timeout", "0.05", "--server", target)
+            publish_event(v1, start)
+            publish_event(v2, start)
+        result = run("cutover", "m", "--from", "v1", "--to", "absent", "--timeout", "0.05", "--server", target)
         assert result.exit_code == 1
         assert "rolled-back  not done within 0.05 s; nothing has changed" in result.output
         result = run("cutover", "m", "--from", "v1", "--to", "v2", "--intervals", "2", "--server", target)
@@ -85,10 +85,10 @@ def test_cutover_prints_its_steps_and_its_exit_code_says_how_it_ended(target: st
         assert result.output.splitlines()[-1].startswith("done         v2 has taken over from v1")
 
 
-def test_detach_and_release_say_what_they_have_done(target: str) -> None:
+def test_detach_and_release_print_what_they_have_done(target: str) -> None:
     gone = pytest.raises(PermissionDenied, match="wrong prices")
     with Publisher(target, "m", "a") as a, gone, Publisher(target, "m", "b"):
-        say(a, 0)
+        publish_event(a, 0)
         result = run("detach", "m", "b", "--quarantine", "--reason", "wrong prices", "--server", target)
         assert result.output == "b is detached from m and quarantined\n"
         result = run("release", "m", "b", "--server", target)

@@ -16,7 +16,7 @@ import typer
 from cli_world import LMERGE, READY_S_MAX, STREAM, Served, run
 from typer.testing import CliRunner
 
-from lmerge.cli.main import COMMANDS, app
+from lmerge.cli.main import COMMANDS, PANELS, app
 from lmerge.cli.publish import BATCH_ROWS_MAX
 from lmerge.client import list_merges
 
@@ -63,6 +63,24 @@ def test_help_cuts_nothing_at_80_columns(command: tuple[str, ...]) -> None:
     assert options <= set(re.findall(r"--[a-z][a-z0-9-]+", narrow))
 
 
+def test_the_help_shows_each_command_with_a_summary_in_its_panel() -> None:
+    shown: dict[str, dict[str, str]] = {}
+    panel = ""
+    for line in CliRunner().invoke(app, ["--help"], env={"COLUMNS": "300"}).output.splitlines():
+        if title := re.match(r"╭─ (\w+) ─", line):
+            panel = title[1]
+        elif (row := re.match(r"│ (\S+) +(\S.*?) *│$", line)) and panel in PANELS:
+            shown.setdefault(panel, {})[row[1]] = row[2]
+    assert {name: list(rows) for name, rows in shown.items()} == {name: list(found) for name, found in PANELS.items()}
+    assert [*PANELS] == ["serve", "data", "operate", "develop"]
+    assert shown["data"]["sink"] == "Write the merged stream to files or to a table, exactly once."
+
+
+@pytest.mark.parametrize("command", list(every_command()), ids=lambda command: " ".join(command) or "lmerge")
+def test_no_command_offers_shell_completion(command: tuple[str, ...]) -> None:
+    assert "completion" not in CliRunner().invoke(app, [*command, "--help"], env={"COLUMNS": "300"}).output
+
+
 def test_version_and_info() -> None:
     assert run("--version").stdout.startswith("lmerge 0.")
     facts = json.loads(run("info", "--json").stdout)
@@ -72,11 +90,9 @@ def test_version_and_info() -> None:
 
 
 def test_a_stream_goes_through_a_server_and_its_record_replays_to_the_same(served: Served, tmp_path: Path) -> None:
-    reader = subprocess.Popen(
-        [*LMERGE, "subscribe", "m", "--server", served.target], stdout=subprocess.PIPE, text=True
-    )
+    reader = subprocess.Popen([*LMERGE, "subscribe", "m", "--server", served.target], stdout=subprocess.PIPE, text=True)
     deadline = time.monotonic() + READY_S_MAX
-    while list_merges(served.target)[0].subscribers == 0:  # what is frozen before it comes is not in its snapshot
+    while list_merges(served.target)[0].subscribers == 0:  # its snapshot lacks what is frozen before it subscribes
         assert time.monotonic() < deadline
     published = run("publish", "m", "-s", served.target, "-r", "a", "-p", "key", text="\n".join(STREAM))
     assert published.returncode == 0, published.stderr
@@ -113,7 +129,7 @@ def test_publishing_stops_at_a_malformed_line_and_merges_what_came_before(served
     assert described["emitted"]["inserts"] == "1"
 
 
-def test_publishing_what_a_stream_may_not_say_names_the_line(served: Served) -> None:
+def test_an_error_for_an_illegal_element_names_its_line(served: Served) -> None:
     below = '{"op":"insert","payload":"B","vs":1,"ve":9}'
     result = run("publish", "m", "-s", served.target, text="\n".join([STREAM[0], STREAM[2], below]))
     assert result.returncode == 2
@@ -150,7 +166,7 @@ def test_an_offender_before_a_malformed_line_is_the_one_that_is_named(served: Se
     assert result.stderr.startswith("lmerge: line 3: ")
 
 
-def test_a_promise_that_the_server_finds_broken_is_told_in_its_words(served: Served, tmp_path: Path) -> None:
+def test_an_error_for_a_broken_promise_is_that_of_the_server(served: Served, tmp_path: Path) -> None:
     path = tmp_path / "stream.jsonl"
     path.write_text("\n".join(['{"op":"insert","payload":"twice","vs":5,"ve":9}'] * 2))
     result = run("publish", "m", str(path), "-s", served.target, "-p", "key")
@@ -185,10 +201,13 @@ def test_a_port_in_use_is_one_line_and_exit_code_1(served: Served) -> None:
 
 def test_a_server_that_is_gone_is_one_line_and_exit_code_1() -> None:
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # bound and not listening: nobody else gets it, nobody answers
+        taken.bind(("127.0.0.1", 0))  # bound and not listening: no other process gets the port, and none answers
         target = f"127.0.0.1:{taken.getsockname()[1]}"
-        for arguments in (("status",), ("publish", "m", "--give-up-after", "0.2"),
-                          ("subscribe", "m", "--give-up-after", "0.2")):
+        for arguments in (
+            ("status",),
+            ("publish", "m", "--give-up-after", "0.2"),
+            ("subscribe", "m", "--give-up-after", "0.2"),
+        ):
             result = run(*arguments, "-s", target, text=STREAM[0])
             assert result.returncode == 1, (arguments, result.stderr)
             assert target in result.stderr

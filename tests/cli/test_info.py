@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from lmerge import __version__
-from lmerge.cli.info import gathered, in_words
-from lmerge.core import engines
+from lmerge.cli.info import gathered, native_line
+from lmerge.core.engines import selection
 from lmerge.native_build import NativeBuild, native_build, reason, why_not_native
 
 SESSION = '{"op":"attach","input":"a"}\n{"op":"insert","input":"a","payload":"A","vs":6,"ve":7}\n'
@@ -35,7 +35,7 @@ def lmerge(*arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
         ("undefined symbol", NativeBuild(), "built, but it cannot be loaded; undefined symbol"),
     ],
 )
-def test_the_reason_is_what_the_installation_noted(
+def test_the_reason_is_that_of_the_installation(
     import_problem: str | None, build: NativeBuild | None, why: str | None
 ) -> None:
     assert why_not_native(import_problem, build) == why
@@ -51,7 +51,7 @@ def test_the_note_of_the_installation_is_read_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("native", "words"),
+    ("native", "text"),
     [
         ({"problem": "not built; no cargo", "rust": None, "crates": {}, "version": None}, "not built; no cargo"),
         (
@@ -61,29 +61,29 @@ def test_the_note_of_the_installation_is_read_back(tmp_path: Path) -> None:
         ({"problem": None, "rust": None, "crates": {}, "version": "0.1.0"}, "0.1.0, built with unknown tools"),
     ],
 )
-def test_the_native_core_is_one_line(native: dict[str, Any], words: str) -> None:
-    assert in_words(native) == words
+def test_the_native_core_is_one_line(native: dict[str, Any], text: str) -> None:
+    assert native_line(native) == text
 
 
-def test_info_says_the_engine_that_auto_means_and_what_is_with_the_native_core() -> None:
+def test_info_shows_the_engine_of_auto_and_the_state_of_the_native_core() -> None:
     facts = json.loads(lmerge("info", "--json").stdout)
-    problem = engines.native_problem()
+    problem = selection.native_problem()
     assert facts["engine"] == ("python" if problem else "native")
     assert facts["native"]["version"] == (None if problem else __version__)
     lines = lmerge("info").stdout.splitlines()
     assert f"engine       auto means {facts['engine']}" in lines
-    assert f"native core: {in_words(facts['native'])}" in lines
+    assert f"native core: {native_line(facts['native'])}" in lines
 
 
 def test_a_missing_native_core_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engines, "native_problem", lambda: NO_MODULE)
+    monkeypatch.setattr(selection, "native_problem", lambda: NO_MODULE)
     assert gathered()["engine"] == "python"
     assert gathered()["native"]["problem"] in reason("auto")
     assert reason("python") == "asked for"
 
 
 @pytest.mark.parametrize("engine", ["python", "native"])
-def test_replay_runs_on_the_engine_asked_for_and_says_which(engine: str, demand: Callable[[str], None]) -> None:
+def test_replay_runs_on_the_chosen_engine_and_reports_it(engine: str, demand: Callable[[str], None]) -> None:
     demand(engine)
     result = lmerge("replay", "-", "--engine", engine, "--stats", text=SESSION)
     assert result.returncode == 0, result.stderr

@@ -1,5 +1,6 @@
-"""Every command, with standard streams that do not take what it prints, with wrong paths and wrong addresses: one clear
-line, an exit code of the documented ones, and no traceback.
+"""Every command with standard streams that fail, with wrong paths and with wrong addresses.
+
+Each gives one clear line, a documented exit code and no traceback.
 """
 
 from __future__ import annotations
@@ -68,8 +69,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def command_of(name: str, served: Served, folder: Path) -> list[str]:
-    words = [word.replace("SERVER", served.target).replace("FOLDER", str(folder)) for word in PRINTING[name]]
-    return [*LMERGE, *words]
+    arguments = [text.replace("SERVER", served.target).replace("FOLDER", str(folder)) for text in PRINTING[name]]
+    return [*LMERGE, *arguments]
 
 
 def one_clear_line(text: str) -> None:
@@ -80,9 +81,19 @@ def one_clear_line(text: str) -> None:
 
 
 def test_every_command_is_tried_here_or_prints_nothing() -> None:
-    printing = {words[0] for words in PRINTING.values()}
-    silent = {"demo", "serve", "publish", "tail", "query", "sink", "cutover", "relay", "release",
-              "jumpstart"}  # or tried below
+    printing = {arguments[0] for arguments in PRINTING.values()}
+    silent = {
+        "demo",
+        "serve",
+        "publish",
+        "tail",
+        "query",
+        "sink",
+        "cutover",
+        "relay",
+        "release",
+        "jumpstart",
+    }  # or tried below
     assert {*COMMANDS} == (printing & {*COMMANDS}) | silent
 
 
@@ -95,14 +106,16 @@ def test_a_full_disk_as_standard_output_is_one_line_and_exit_code_1(name: str, s
     assert process.returncode == 1, process.stderr
     one_clear_line(process.stderr)
     assert "No space left on device" in process.stderr
-    if name == "token make":  # nobody has the token, so nobody may use it
+    if name == "token make":  # the token was not delivered, so it must not be valid
         entries = json.loads((folder / "access.json").read_text())["entries"]
         assert [entry.get("enabled", True) for entry in entries] == [True, False]
 
 
 def closings() -> Iterator[Any]:
-    """Every command with every combination. That of standard output alone is short, as are all of three commands: one
-    that prints text, one that prints JSON as it reads, one that dials. What differs in the others is how they print.
+    """Yield every command with every combination of closed streams.
+
+    Standard output alone runs in the short tests, and so do all combinations of three commands: one that prints text,
+    one that prints JSON as it reads, one that connects. The others only differ in how they print.
     """
     for name in PRINTING:
         for closed in CLOSED:
@@ -113,10 +126,13 @@ def closings() -> Iterator[Any]:
 @pytest.mark.parametrize(("name", "closed"), [*closings()])
 def test_closed_streams_are_no_traceback(name: str, closed: str, served: Served, folder: Path) -> None:
     if name.startswith("subscribe") and closed == "stderr":
-        pytest.skip("it prints on, and has no reason to end")
+        pytest.skip("standard output is open, so it does not end")
     process = subprocess.run(
-        ["sh", "-c", f'exec "$@" {CLOSED[closed]}', "sh", *command_of(name, served, folder)], capture_output=True,
-        text=True, timeout=120, check=False,
+        ["sh", "-c", f'exec "$@" {CLOSED[closed]}', "sh", *command_of(name, served, folder)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert process.returncode == (0 if closed == "stderr" else 1), (process.stdout, process.stderr)
     if closed == "stdout":
@@ -134,7 +150,7 @@ def test_a_reader_that_goes_away_ends_a_quiet_stream(name: str, served: Served, 
         try:
             assert process.stdout.readline()
             process.stdout.close()  # nothing is ever published again
-            code = process.wait(timeout=60)  # before its errors are read: of one that goes on they do not end
+            code = process.wait(timeout=60)  # before its errors are read: those of a running process do not end
             assert (code, process.stderr.read()) == (0, "")
         finally:
             process.kill()
@@ -142,7 +158,7 @@ def test_a_reader_that_goes_away_ends_a_quiet_stream(name: str, served: Served, 
 
 AWAY = """
 import signal, sys, threading
-from lmerge.cli import terminal
+from lmerge import terminal
 kill, lost = signal.pthread_kill, []
 def kill_but_not_the_first_time(thread, number):
     if lost:
@@ -160,7 +176,7 @@ with terminal.until_closed():
 
 @pytest.mark.parametrize("signals", ["arrive", "lost", "ignored"])
 def test_a_reader_that_goes_away_is_noticed_whatever_becomes_of_a_signal(signals: str) -> None:
-    """One that comes just before a wait begins does not end it; a shell's background jobs ignore Ctrl-C."""
+    """A signal just before a wait begins does not end the wait; background jobs of a shell ignore Ctrl-C."""
     command = [sys.executable, "-c", AWAY, signals]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -190,8 +206,17 @@ BAD_PATHS = {
     "token list": ["token", "list", "--file", "FOLDER/none.json"],
     "token make": ["token", "make", "x", "--file", "FOLDER/none/a.json", "--role", "status", "--merge", "*"],
     "token out": [
-        "token", "make", "x", "--file", "FOLDER/access.json", "--role", "status", "--merge", "*",
-        "--out", "FOLDER/none/t",
+        "token",
+        "make",
+        "x",
+        "--file",
+        "FOLDER/access.json",
+        "--role",
+        "status",
+        "--merge",
+        "*",
+        "--out",
+        "FOLDER/none/t",
     ],
     "token inspect": ["token", "inspect", "--file", "FOLDER/access.json", "--token-file", "FOLDER/none"],
     "ca": ["status", "-s", "SERVER", "--ca", "FOLDER/none"],
@@ -201,20 +226,40 @@ BAD_PATHS = {
 
 @pytest.mark.parametrize("name", BAD_PATHS)
 def test_a_wrong_path_is_one_line_that_names_it(name: str, served: Served, folder: Path) -> None:
-    words = [word.replace("SERVER", served.target).replace("FOLDER", str(folder)) for word in BAD_PATHS[name]]
-    result = run(*words)
+    result = run(*[text.replace("SERVER", served.target).replace("FOLDER", str(folder)) for text in BAD_PATHS[name]])
     assert result.returncode in (1, 2), result.stderr
     one_clear_line(result.stderr)
     assert str(folder) in result.stderr or "/dev/full" in result.stderr
 
 
-ADDRESSES = ["127.0.0.1:99999", "127.0.0.1:65536", "127.0.0.1", "127.0.0.1:", ":7171", "127.0.0.1:x", "h h:1", "::1:7",
-             "[::1]", "[::1]:70000", "http://merge.invalid:7171", "a\x1b[31m:1", "a@b:1", "127.0.0.1:-1", "dns:///h:99999"]
+ADDRESSES = [
+    "127.0.0.1:99999",
+    "127.0.0.1:65536",
+    "127.0.0.1",
+    "127.0.0.1:",
+    ":7171",
+    "127.0.0.1:x",
+    "h h:1",
+    "::1:7",
+    "[::1]",
+    "[::1]:70000",
+    "http://merge.invalid:7171",
+    "a\x1b[31m:1",
+    "a@b:1",
+    "127.0.0.1:-1",
+    "dns:///h:99999",
+]
 DIALLING = {
-    "publish": ["publish", "m", "-s"], "subscribe": ["subscribe", "m", "-s"], "status": ["status", "-s"],
-    "top": ["top", "m", "-s"], "certify": ["certify", "m", "-s"], "detach": ["detach", "m", "a", "-s"],
-    "release": ["release", "m", "a", "-s"], "reset": ["reset", "m", "-s"],
-    "cutover": ["cutover", "m", "--from", "a", "--to", "b", "-s"], "checkpoint": ["checkpoint", "m", "-s"],
+    "publish": ["publish", "m", "-s"],
+    "subscribe": ["subscribe", "m", "-s"],
+    "status": ["status", "-s"],
+    "top": ["top", "m", "-s"],
+    "certify": ["certify", "m", "-s"],
+    "detach": ["detach", "m", "a", "-s"],
+    "release": ["release", "m", "a", "-s"],
+    "reset": ["reset", "m", "-s"],
+    "cutover": ["cutover", "m", "--from", "a", "--to", "b", "-s"],
+    "checkpoint": ["checkpoint", "m", "-s"],
     "jumpstart": ["jumpstart", "m", "FOLDER/stream.jsonl", "-c", "FOLDER/checkpoint.jsonl", "-s"],
     "relay from": ["relay", "--merge", "m", "--to", "merge.invalid:7171", "--as", "a", "--from"],
     "relay to": ["relay", "--merge", "m", "--from", "merge.invalid:7171", "--as", "a", "--to"],
@@ -241,26 +286,30 @@ for address in sys.argv[2:]:
 @pytest.mark.parametrize("name", DIALLING)
 def test_no_command_dials_an_address_that_is_none(name: str, folder: Path) -> None:
     (folder / "checkpoint.jsonl").write_text('{"op":"stable","vc":1}\n')
-    words = [word.replace("FOLDER", str(folder)) for word in DIALLING[name]]
-    read, write = os.pipe()  # main gives standard output up behind an error, as nothing more is printed then
+    arguments = [text.replace("FOLDER", str(folder)) for text in DIALLING[name]]
+    read, write = os.pipe()  # after an error main closes standard output, so the code writes to a pipe
     code = DIAL_ALL.replace("OUT", str(write))
     process = subprocess.run(
-        [sys.executable, "-c", code, "|".join(words), *ADDRESSES], pass_fds=(write,), capture_output=True, text=True,
-        timeout=100, check=False,
+        [sys.executable, "-c", code, "|".join(arguments), *ADDRESSES],
+        pass_fds=(write,),
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
     )
     os.close(write)
     assert process.returncode == 0, process.stderr
     with os.fdopen(read) as answers:
-        said = [json.loads(line) for line in answers]
-    assert [address for address, _, _ in said] == ADDRESSES
-    for address, exit_code, error in said:
+        results = [json.loads(line) for line in answers]
+    assert [address for address, _, _ in results] == ADDRESSES
+    for address, exit_code, error in results:
         assert exit_code == 2, (address, error)
         one_clear_line(error)
         assert "no address of a server" in error or "HOST:PORT" in error, (address, error)
 
 
-def test_the_thread_that_looks_at_standard_output_asks_for_nothing_else() -> None:
-    """A pipe whose reader lives shows nothing, and one whose reader has gone does, however quiet it is."""
+def test_a_poll_without_events_reports_a_closed_reader_only() -> None:
+    """So the thread that watches standard output polls it for no event."""
     read, write = os.pipe()
     poll = select.poll()
     poll.register(write, 0)

@@ -63,17 +63,16 @@ def test_a_stream_that_breaks_its_own_rules_is_named_by_line(line: str, problem:
     assert problem in result.stderr
 
 
-def test_long_streams_are_sorted_through_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_streams_are_sorted_through_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs of 5 events, at most 3 files: the external sort, its merging of runs included."""
     monkeypatch.setattr(tdb_command, "RUN_EVENTS_MAX", 5)
     monkeypatch.setattr(tdb_command, "RUN_FILES_MAX", 3)
-    output = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+    data = io.BytesIO()
+    output = io.TextIOWrapper(data, encoding="utf-8", write_through=True)
     monkeypatch.setattr("sys.stdout", output)
     path = tmp_path / "stream.jsonl"
     rows = [f'{{"op":"insert","payload":"{at % 7}","vs":{at},"ve":{at + 1 + at * 7 % 5}}}' for at in range(200)]
     path.write_text("\n".join(f'{row}\n{{"op":"stable","vc":{at}}}' for at, row in enumerate(rows)) + "\n")
     tdb_command.tdb(str(path), None)
-    printed = output.buffer.getvalue().decode().splitlines()  # type: ignore[attr-defined]
+    printed = data.getvalue().decode().splitlines()
     assert printed == [format_event(at, str(at % 7).encode(), at + 1 + at * 7 % 5) for at in range(200)]

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from lmerge import clock
 from lmerge.cli.main import app
@@ -64,10 +63,11 @@ def test_a_certificate_gets_rights_without_a_token(tmp_path: Path) -> None:
     assert (entry["certificate"], entry["replicas"]) == ("dns:board.example", ["x*"])
 
 
-@pytest.mark.parametrize("options", [
-    ["--expires", "soon"], ["--expires", "0d"], ["--certificate", "board"], ["--expires", "2027-01-01T00:00:00"],
-])
-def test_what_cannot_be_is_said_and_nothing_is_made(options: list[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "options",
+    [["--expires", "soon"], ["--expires", "0d"], ["--certificate", "board"], ["--expires", "2027-01-01T00:00:00"]],
+)
+def test_impossible_options_are_refused_and_nothing_is_made(options: list[str], tmp_path: Path) -> None:
     file = tmp_path / "access.json"
     assert isinstance(run("token", "make", "a", "--file", file, *MAKE, *options).exception, UsageError)
     assert not file.exists()
@@ -79,22 +79,25 @@ def test_an_expiry_is_a_time_or_a_while_from_now(monkeypatch: pytest.MonkeyPatch
     assert expiry_us("1970-01-01T00:00:05Z") == 5_000_000
 
 
-@pytest.mark.parametrize(("options", "words"), [
-    (["--host", "0.0.0.0"], "cannot listen on 0.0.0.0"),
-    (["--tls-cert", "x"], "tls_cert and tls_key go together"),
-    (["--tokens", "/no/such/file"], "access file '/no/such/file' cannot be read"),
-    (["--tls-client-ca", "x"], "tls_client_ca needs tls_cert"),
-])
-def test_a_server_that_would_leave_a_door_open_does_not_start(options: list[str], words: str) -> None:
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--host", "0.0.0.0"], "cannot listen on 0.0.0.0"),
+        (["--tls-cert", "x"], "tls_cert and tls_key go together"),
+        (["--tokens", "/no/such/file"], "access file '/no/such/file' cannot be read"),
+        (["--tls-client-ca", "x"], "tls_client_ca needs tls_cert"),
+    ],
+)
+def test_a_server_that_would_leave_a_door_open_does_not_start(options: list[str], message: str) -> None:
     result = run("serve", "--port", "0", "--http-port", "0", *options)
     assert isinstance(result.exception, UsageError)
-    assert words in str(result.exception)
+    assert message in str(result.exception)
 
 
-@pytest.mark.parametrize("command", [
-    "publish", "subscribe", "tail", "status", "top", "certify", "cutover", "detach", "release",
-])
-def test_every_command_that_talks_to_a_server_takes_security(command: str) -> None:
+@pytest.mark.parametrize(
+    "command", ["publish", "subscribe", "tail", "status", "top", "certify", "cutover", "detach", "release"]
+)
+def test_every_command_that_connects_to_a_server_takes_security(command: str) -> None:
     text = run(command, "--help", env={"COLUMNS": "200"}).output
     assert all(option in text for option in ("--tls", "--ca", "--cert", "--key", "--token-file", "--insecure"))
     assert "--token " not in text  # command lines are seen by others

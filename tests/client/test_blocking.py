@@ -1,4 +1,4 @@
-"""Publisher and Subscriber, which block: in this process, and in processes that are interrupted, forked or just end."""
+"""The blocking Publisher and Subscriber: in this process, and in processes that are interrupted, forked or just end."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 from client_world import MERGE, ThreadedWorld, threaded_world
 
-from lmerge import Publisher, Subscriber
+from lmerge import Publisher, PublisherLimits, Subscriber
 from lmerge.client import AsyncSubscriber, describe_merge, describe_server, list_merges
-from lmerge.client.checkpoint import load
+from lmerge.client.subscribe.checkpoint import load
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, Adjust, Element, Insert, Stable
 from lmerge.core.tdb import Tdb
@@ -119,33 +119,35 @@ def test_a_violation_is_raised_to_the_caller_and_at_the_end(world: ThreadedWorld
 
 
 def test_a_full_buffer_blocks_the_caller_until_the_link_is_mended(world: ThreadedWorld) -> None:
-    with Publisher(world.target, MERGE, "a", buffer_bytes_max=1000) as publisher:
+    with Publisher(world.target, MERGE, "a", limits=PublisherLimits(buffer_bytes_max=1000)) as publisher:
         world.cut()
-        said = 0
+        published = 0
 
-        def say() -> None:
-            nonlocal said
+        def publish_all() -> None:
+            nonlocal published
             for i in range(300):
                 publisher.insert(b"x" * 100, i)
-                said += 1
+                published += 1
 
-        saying = threading.Thread(target=say)
-        saying.start()
+        publishing = threading.Thread(target=publish_all)
+        publishing.start()
         while not publisher._outbox.is_full:
             pass
-        assert said < 50
+        assert published < 50
         world.mend()
-        saying.join(20)
+        publishing.join(20)
         publisher.flush()
-        assert said == 300
+        assert published == 300
 
 
 def test_many_threads_can_share_a_publisher(world: ThreadedWorld) -> None:
     with Publisher(world.target, MERGE, "a") as publisher:
-        threads = [
-            threading.Thread(target=lambda k=k: [publisher.insert(f"{k} {i}", i) for i in range(500)])  # type: ignore[misc]
-            for k in range(4)
-        ]
+
+        def publish(number: int) -> None:
+            for i in range(500):
+                publisher.insert(f"{number} {i}", i)
+
+        threads = [threading.Thread(target=publish, args=(number,)) for number in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -175,12 +177,17 @@ def test_a_subscriber_is_closed_from_another_thread(world: ThreadedWorld) -> Non
         list(listener.subscriber)
 
 
-def test_nothing_can_be_said_after_close(world: ThreadedWorld) -> None:
+def test_nothing_can_be_published_after_close(world: ThreadedWorld) -> None:
     with Publisher(world.target, MERGE, "a") as publisher:
         publisher.insert("x", 1)
-    for say in (lambda: publisher.insert("y", 1), lambda: publisher.stable(1), lambda: publisher.publish(Batch.of([]))):
+    calls: tuple[Callable[[], None], ...] = (
+        lambda: publisher.insert("y", 1),
+        lambda: publisher.stable(1),
+        lambda: publisher.publish(Batch.of([])),
+    )
+    for publish in calls:
         with pytest.raises(UsageError, match="is closed"):
-            say()
+            publish()
     publisher.close()
 
 
@@ -188,7 +195,7 @@ def test_questions_to_a_server_are_answered(world: ThreadedWorld) -> None:
     assert [summary.merge for summary in list_merges(world.target)] == [MERGE]
     assert describe_server(world.target).limits.payload_bytes == 2**20
     with pytest.raises(UnknownMerge):
-        describe_merge(world.target, "nobody")
+        describe_merge(world.target, "missing")
     world.run(world.world.server.stop(0.0))
     with pytest.raises(ServerGone, match=world.target):
         list_merges(world.target)
@@ -199,8 +206,8 @@ def run_python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
-def own_words(stderr: str) -> list[str]:
-    """Without gRPC's own log lines."""
+def own_lines(stderr: str) -> list[str]:
+    """Return the lines without gRPC's own log lines."""
     return [line for line in stderr.splitlines() if line and not line.startswith(("I0", "I1", "W0", "W1", "E0", "E1"))]
 
 
@@ -214,10 +221,10 @@ def test_a_process_that_ends_without_closing_ends_quietly(world: ThreadedWorld) 
         "print(next(batches).count)\n"
     )
     done = run_python(code, world.target)
-    assert (done.returncode, done.stdout, own_words(done.stderr)) == (0, "1\n", [])
+    assert (done.returncode, done.stdout, own_lines(done.stderr)) == (0, "1\n", [])
 
 
-def test_after_a_fork_the_childs_own_publisher_works_and_the_parents_says_why_not(world: ThreadedWorld) -> None:
+def test_after_a_fork_the_childs_own_publisher_works_and_the_parents_raises_the_reason(world: ThreadedWorld) -> None:
     code = (
         "import os, sys, lmerge, lmerge.errors\n"
         "subscriber = lmerge.Subscriber(sys.argv[1], 'flights')\n"
@@ -234,7 +241,8 @@ def test_after_a_fork_the_childs_own_publisher_works_and_the_parents_says_why_no
     )
     done = run_python(code, world.target)
     assert done.stdout.splitlines() == [
-        "this publisher or subscriber was opened before this process forked: open another", "published",
+        "this publisher or subscriber was opened before this process forked: open another",
+        "published",
     ], done.stderr
 
 
@@ -260,11 +268,11 @@ def test_ctrl_c_ends_what_waits(world: ThreadedWorld, role: str) -> None:
         assert process.stdout.readline().strip() in ("insert(x, 1, 5)", "open")
         os.kill(process.pid, signal.SIGINT)
         out, err = process.communicate(timeout=30)
-    assert (process.returncode, out, own_words(err)) == (0, "interrupted\n", [])
+    assert (process.returncode, out, own_lines(err)) == (0, "interrupted\n", [])
 
 
 class Guarded:
-    """A merge that nobody but the background thread may touch: the native one says "Already mutably borrowed"."""
+    """A merge that only the background thread may touch: the native one raises "Already mutably borrowed"."""
 
     def __init__(self, merge: Any) -> None:
         self._merge = merge
@@ -279,36 +287,37 @@ def test_a_reader_of_two_servers_may_ask_anything_while_they_are_merged() -> Non
     with threaded_world() as one, threaded_world() as other:
         targets, count = f"{one.target},{other.target}", 1500
 
-        def say() -> None:
+        def publish_all() -> None:
             for at in range(count):
                 publisher.publish(Batch.of([Insert(b"%d" % at, at, at + 5), Stable(at)]))
             publisher.stable(INF)
 
         with Publisher(targets, MERGE, "a") as publisher:
             subscriber = Subscriber(targets, MERGE, resume=f"{MERGE}@-inf")
-            subscriber._async.follower._merge = Guarded(subscriber._async.follower._merge)  # type: ignore[assignment]
-            saying = threading.Thread(target=say)
-            saying.start()
-            told, inserts = Tdb("told"), 0
+            guarded: Any = Guarded(subscriber._async.follower._merge)
+            subscriber._async.follower._merge = guarded
+            publishing = threading.Thread(target=publish_all)
+            publishing.start()
+            received, inserts = Tdb("received"), 0
             for element in subscriber:
-                told.apply(element)
+                received.apply(element)
                 inserts += isinstance(element, Insert)
-                assert subscriber.stable_point == told.stable_point
-                assert subscriber.token == format_token(MERGE, told.stable_point)
+                assert subscriber.stable_point == received.stable_point
+                assert subscriber.token == format_token(MERGE, received.stable_point)
                 assert subscriber.gaps == []
                 if inserts % 7 == 0:
-                    assert load(subscriber.checkpoint(), MERGE)[0].stable_point == told.stable_point
-                    assert subscriber.tdb.live_events() == told.live_events()
+                    assert load(subscriber.checkpoint(), MERGE)[0].stable_point == received.stable_point
+                    assert subscriber.tdb.live_events() == received.live_events()
                     assert [source.target for source in subscriber.sources] == targets.split(",")
-            saying.join()
-        assert (inserts, told.stable_point) == (count, INF)
+            publishing.join()
+        assert (inserts, received.stable_point) == (count, INF)
 
 
 def test_what_came_with_the_end_is_read_although_the_reader_had_just_found_nothing() -> None:
-    """The reader's thread looks, the background thread is told the rest, the reader's thread asks whether to go on."""
+    """The reader's thread looks, the background thread delivers the rest, the reader's thread checks for the end."""
     subscriber = AsyncSubscriber("h:1", MERGE)
     assert subscriber.take() is None
-    subscriber.follower.reader.tell(Batch.of([Insert(b"last", 1, 2), Stable(INF)]))
+    subscriber.follower.reader.deliver(Batch.of([Insert(b"last", 1, 2), Stable(INF)]))
     assert not subscriber.has_ended()
     assert subscriber.take() is not None
     assert subscriber.has_ended()

@@ -22,7 +22,7 @@ from client_world import MERGE, ThreadedWorld, threaded_world
 from postgres_world import Postgres, required_programs
 from scripted import Scripted
 
-from lmerge import Publisher, Subscriber
+from lmerge import Origin, Publisher, Subscriber
 from lmerge.client import describe_merge
 from lmerge.client.sinks.parquet import ParquetSink, pieces
 from lmerge.core.batch import Batch
@@ -48,7 +48,10 @@ def postgres() -> Iterator[Postgres]:
 
 def start(*arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [*LMERGE, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        [*LMERGE, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
         env=os.environ | {"COLUMNS": "120"},
     )
 
@@ -72,23 +75,42 @@ def flown(publisher: Publisher) -> None:
     publisher.flush()
 
 
-@pytest.mark.parametrize(("envelope", "expected"), [
-    ("final", [
-        {"op": "final", "vs": 2, "ve": 9, "row": {"carrier": "DL", "delay": None}},
-        {"op": "token", "token": "flights@10"},
-        {"op": "final", "vs": 1, "ve": 20, "row": {"carrier": "UA", "delay": 5}},
-    ]),
-    ("upsert", [
-        {"op": "upsert", "vs": 2, "ve": 9, "ordinal": 0, "final": True, "row": {"carrier": "DL", "delay": None}},
-        {"op": "token", "token": "flights@10"},
-        {"op": "upsert", "vs": 1, "ve": 20, "ordinal": 0, "final": True, "row": {"carrier": "UA", "delay": 5}},
-    ]),
-    ("retract", [
-        {"op": "+", "vs": 1, "ve": 20, "row": {"carrier": "UA", "delay": 5}},
-        {"op": "+", "vs": 2, "ve": 9, "row": {"carrier": "DL", "delay": None}},
-        {"op": "token", "token": "flights@10"},
-    ]),
-])
+@pytest.mark.parametrize(
+    ("envelope", "expected"),
+    [
+        (
+            "final",
+            [
+                {"op": "final", "vs": 2, "ve": 9, "row": {"carrier": "DL", "delay": None}},
+                {"op": "token", "token": "flights@10"},
+                {"op": "final", "vs": 1, "ve": 20, "row": {"carrier": "UA", "delay": 5}},
+            ],
+        ),
+        (
+            "upsert",
+            [
+                {
+                    "op": "upsert",
+                    "vs": 2,
+                    "ve": 9,
+                    "ordinal": 0,
+                    "final": True,
+                    "row": {"carrier": "DL", "delay": None},
+                },
+                {"op": "token", "token": "flights@10"},
+                {"op": "upsert", "vs": 1, "ve": 20, "ordinal": 0, "final": True, "row": {"carrier": "UA", "delay": 5}},
+            ],
+        ),
+        (
+            "retract",
+            [
+                {"op": "+", "vs": 1, "ve": 20, "row": {"carrier": "UA", "delay": 5}},
+                {"op": "+", "vs": 2, "ve": 9, "row": {"carrier": "DL", "delay": None}},
+                {"op": "token", "token": "flights@10"},
+            ],
+        ),
+    ],
+)
 def test_subscribe_prints_each_envelope(world: ThreadedWorld, envelope: str, expected: list[dict[str, Any]]) -> None:
     process = start("subscribe", MERGE, "--server", world.target, "--envelope", envelope)
     assert process.stdout is not None
@@ -109,8 +131,9 @@ def test_subscribe_prints_each_envelope(world: ThreadedWorld, envelope: str, exp
 def test_subscribe_prints_columns_for_people(world: ThreadedWorld) -> None:
     with Publisher(world.target, MERGE, "a", schema=SCHEMA) as publisher:
         flown(publisher)
-        code, out, err = run("subscribe", MERGE, "--server", world.target, "--envelope", "upsert", "--output", "table",
-                             "--count", "2")
+        code, out, err = run(
+            "subscribe", MERGE, "--server", world.target, "--envelope", "upsert", "--output", "table", "--count", "2"
+        )
     assert (code, err) == (0, "")
     assert out.splitlines()[0].split() == ["upsert", "1", "20", "carrier=UA", "delay=5"]
 
@@ -129,7 +152,7 @@ def test_query_answers_as_of_the_stable_point(world: ThreadedWorld) -> None:
 @pytest.mark.parametrize("dead", [0, 1])
 def test_one_of_the_servers_of_a_consumer_may_be_dead(world: ThreadedWorld, tmp_path: Path, dead: int) -> None:
     with socket() as taken, Publisher(world.target, MERGE, "a", schema=SCHEMA) as publisher:
-        taken.bind(("127.0.0.1", 0))  # nobody listens there
+        taken.bind(("127.0.0.1", 0))  # nothing listens there
         targets = [world.target, f"127.0.0.1:{taken.getsockname()[1]}"]
         servers = ("--server", ",".join(targets[::-1] if dead == 0 else targets))
         flown(publisher)
@@ -140,8 +163,9 @@ def test_one_of_the_servers_of_a_consumer_may_be_dead(world: ThreadedWorld, tmp_
         publisher.flush()
         code, _, err = run("sink", "parquet", MERGE, str(tmp_path / "files"), *servers, "--from-start")
         assert (code, "2 written" in err) == (0, True), err
-        code, _, err = run("relay", "--from", servers[1], "--merge", MERGE, "--to", servers[1], "--as", "east",
-                           "--to-merge", "top")
+        code, _, err = run(
+            "relay", "--from", servers[1], "--merge", MERGE, "--to", servers[1], "--as", "east", "--to-merge", "top"
+        )
         assert code == 0, err
     assert describe_merge(world.target, "top").summary.stable_point == INF
 
@@ -154,7 +178,7 @@ def published(seed: int, count: int) -> tuple[list[Event], list[Batch]]:
 
 
 def killed_often(world: ThreadedWorld, seed: int, command: list[str]) -> list[Event]:
-    """Publish while the sink is killed and started again; then close the stream, and let the last one end. The TDB."""
+    """Publish while the sink is killed and started again; then close the stream. Returns the TDB."""
     random = Random(seed)
     events, batches = published(seed, 400)
     kills = sorted(random.sample(range(len(batches)), 3))
@@ -182,8 +206,9 @@ def test_a_postgres_sink_that_is_killed_while_a_real_merge_runs_loses_and_repeat
     world: ThreadedWorld, postgres: Postgres
 ) -> None:
     dsn = postgres.database("killed")
-    events = killed_often(world, 5, ["sink", "postgres", MERGE, "--server", world.target, "--dsn", dsn, "--table", "t",
-                                       "--from-start"])
+    events = killed_often(
+        world, 5, ["sink", "postgres", MERGE, "--server", world.target, "--dsn", dsn, "--table", "t", "--from-start"]
+    )
     with psycopg.connect(dsn) as connection:
         rows = connection.execute("SELECT vs, payload, ve, is_final FROM t").fetchall()
     assert sorted(Event(vs, payload, ve) for vs, payload, ve, _ in rows) == events
@@ -194,9 +219,10 @@ def test_a_parquet_sink_that_is_killed_while_a_real_merge_runs_loses_and_repeats
     world: ThreadedWorld, tmp_path: Path
 ) -> None:
     events = killed_often(
-        world, 6,
-        ["sink", "parquet", MERGE, str(tmp_path), "--server", world.target, "--file-events", "40",
-                     "--from-start"])
+        world,
+        6,
+        ["sink", "parquet", MERGE, str(tmp_path), "--server", world.target, "--file-events", "40", "--from-start"],
+    )
     rows = duckdb.sql(f"select vs, payload, ve from '{tmp_path}/*.parquet'").fetchall()
     assert sorted(Event(*row) for row in rows) == events
 
@@ -225,13 +251,11 @@ def test_a_signal_completes_the_file_and_the_next_start_goes_on_behind_it(
     assert [piece.end for piece in pieces(tmp_path, MERGE)] == [120, 170]
 
 
-def test_a_server_that_has_forgotten_is_an_error_unless_gaps_are_allowed(
-    world: ThreadedWorld, tmp_path: Path
-) -> None:
+def test_a_server_that_has_forgotten_is_an_error_unless_gaps_are_allowed(world: ThreadedWorld, tmp_path: Path) -> None:
     command = ["sink", "parquet", MERGE, str(tmp_path), "--server", world.target]
     before: list[Element] = [Insert(b"A", 1, 3), Stable(5)]
     asyncio.run(ParquetSink(tmp_path, MERGE).run(lambda token: Scripted(before)))
-    with Publisher(world.target, MERGE, "b", join_at=1000) as publisher:
+    with Publisher(world.target, MERGE, "b", origin=Origin(join_at=1000)) as publisher:
         publisher.publish(Batch.of([Insert(b"Z", 1001, 1002), Stable(1010)]))
         publisher.flush()
         code, _, err = run(*command)

@@ -6,7 +6,7 @@ import asyncio
 from random import Random
 
 import pytest
-from client_world import MERGE, Link, Reading, World
+from client_world import MERGE, CuttableLink, Reading, World
 
 from lmerge.client import AsyncPublisher, AsyncSubscriber
 from lmerge.core.batch import Batch
@@ -16,8 +16,8 @@ from lmerge.testing.generate import Shape, present, reference
 pytestmark = pytest.mark.usefixtures("engine")
 
 
-async def publish(link: Link, name: str, stream: list[Element], random: Random) -> AsyncPublisher:
-    """Say the stream in pieces; the link breaks now and then."""
+async def publish(link: CuttableLink, name: str, stream: list[Element], random: Random) -> AsyncPublisher:
+    """Publish the stream in pieces; the link breaks now and then."""
     async with AsyncPublisher(link.target, MERGE, name) as publisher:
         while stream:
             count = random.randint(1, 12)
@@ -40,16 +40,18 @@ async def test_replicas_that_are_cut_again_and_again_still_mean_the_reference(se
     events = reference(random, 150, duplicates=seed % 2 == 1)
     async with World(policy=policy) as world:
         reading = await Reading(AsyncSubscriber(world.target, MERGE)).begun()
-        links = [Link(), Link()]
+        links = [CuttableLink(), CuttableLink()]
         for link in links:
             link.port_to = world.server.port
             await link.start()
         try:
             streams = [present(random, events, Shape()), present(random, events, Shape(disorder=20, stable=0.1))]
-            publishers = await asyncio.gather(*(
-                publish(link, name, stream, Random(random.random()))
-                for link, name, stream in zip(links, "ab", streams)
-            ))
+            publishers = await asyncio.gather(
+                *(
+                    publish(link, name, stream, Random(random.random()))
+                    for link, name, stream in zip(links, "ab", streams)
+                )
+            )
             await reading.task
             assert reading.tdb.events() == events
             assert sum(publisher.reconnects for publisher in publishers) > 0

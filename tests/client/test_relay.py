@@ -14,7 +14,7 @@ from lmerge.core.elements import INF, Insert
 pytestmark = pytest.mark.usefixtures("engine")
 
 
-class Running:
+class RunningRelay:
     """A relay as a process would be: it can be killed, and another started under its name."""
 
     def __init__(self, cluster: Cluster, top: World, name: str) -> None:
@@ -28,7 +28,7 @@ class Running:
 
 async def test_a_merge_of_merges_goes_on_over_the_death_of_a_relay_and_of_a_server() -> None:
     async with Cluster(2) as leaves, World(merges=("top",)) as top, leaves.publisher("a") as a:
-        relays = {name: Running(leaves, top, name) for name in ("east", "west")}
+        relays = {name: RunningRelay(leaves, top, name) for name in ("east", "west")}
         reading = await Reading(AsyncSubscriber(top.target, "top")).begun()
         expected = []
         for at in range(0, 200, 2):
@@ -39,7 +39,7 @@ async def test_a_merge_of_merges_goes_on_over_the_death_of_a_relay_and_of_a_serv
                 await reading.until(lambda tdb: tdb.stable_point >= 20)
                 await relays["east"].kill()
             if at == 80:
-                relays["east"] = Running(leaves, top, "east")
+                relays["east"] = RunningRelay(leaves, top, "east")
                 await until(lambda: relays["east"].relay.publisher is not None)
                 await leaves.kill(0)
             if at == 120:
@@ -57,7 +57,7 @@ async def test_a_merge_of_merges_goes_on_over_the_death_of_a_relay_and_of_a_serv
 
 
 async def test_after_a_gap_upstream_the_relay_joins_where_it_ends() -> None:
-    """The relay's only server retains nothing; what ended meanwhile would come from the other inputs below."""
+    """The relay's only server retains nothing; the other inputs below would supply what ended meanwhile."""
     async with World(retain_bytes=1, segment_bytes=1) as leaf, World(merges=("top",)) as top, leaf.publisher("a") as a:
         relay = Relay(leaf.link.target, MERGE, top.target, "east", to_merge="top")
         running = asyncio.create_task(relay.run())

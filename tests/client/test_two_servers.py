@@ -1,14 +1,17 @@
-"""Publishers and subscribers of two real servers: either can die at any moment, and nobody downstream can tell."""
+"""Publishers and subscribers of two real servers: either can die at any moment, and the readers do not notice it."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from functools import partial
 from random import Random
+from typing import Any
 
 import pytest
-from client_world import MERGE, Cluster, Reading, World, say, until
+from client_world import MERGE, Cluster, Reading, World, publish_all, until
 
-from lmerge.client import AsyncPublisher, AsyncSubscriber
+from lmerge.client import AsyncPublisher, AsyncSubscriber, Origin, PublisherLimits, SubscriberLimits
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, Element, Insert, Stable
 from lmerge.errors import InputViolation, OutOfRange, ServerGone, StaleIncarnation, UsageError
@@ -26,7 +29,7 @@ async def joined(subscriber: AsyncSubscriber) -> None:
 
 
 @both
-async def test_each_server_gets_everything_and_the_reader_is_told_it_once() -> None:
+async def test_each_server_gets_everything_and_the_reader_receives_it_once() -> None:
     async with Cluster(2) as cluster, cluster.publisher() as publisher:
         reading = Reading(cluster.subscriber())
         await publisher.insert("x", 1, 9)
@@ -73,6 +76,16 @@ async def test_a_server_that_dies_and_comes_back_is_not_noticed_by_the_reader(di
         await reading.stop()
 
 
+def is_back(links: Sequence[Any], publishing: Sequence[asyncio.Task[Any]]) -> bool:
+    """Return whether all links are connected, or nothing is published any more."""
+    return all(link.is_connected for link in links) or all(task.done() for task in publishing)
+
+
+def is_joined(subscriber: AsyncSubscriber, server: int, publishing: Sequence[asyncio.Task[Any]]) -> bool:
+    """Return whether the reader has joined a server, or nothing is published any more."""
+    return states(subscriber)[server] == "joined" or all(task.done() for task in publishing)
+
+
 @both
 @pytest.mark.parametrize("seed", range(3))
 async def test_servers_that_die_in_turn_under_load_lose_nothing_and_double_nothing(seed: int) -> None:
@@ -86,30 +99,30 @@ async def test_servers_that_die_in_turn_under_load_lose_nothing_and_double_nothi
         reading = Reading(cluster.subscriber())
         publishers = [await cluster.publisher(name).open() for name in "ab"]
         shapes = (Shape(), Shape(disorder=20, stable=0.1))
-        saying = [
-            asyncio.create_task(say(publisher, present(random, events, shape), Random(seed)))
+        publishing = [
+            asyncio.create_task(publish_all(publisher, present(random, events, shape), Random(seed)))
             for publisher, shape in zip(publishers, shapes)
         ]
         dies = 0
-        while not all(task.done() for task in saying):
+        while not all(task.done() for task in publishing):
             await cluster.kill(dies)
             await asyncio.sleep(0)
             await cluster.revive(dies)
             back = [link for publisher in publishers for link in publisher.links[dies : dies + 1]]
-            await until(lambda back=back: all(link.is_connected for link in back) or all(t.done() for t in saying))
-            await until(lambda at=dies: states(reading.subscriber)[at] == "joined" or all(t.done() for t in saying))
+            await until(partial(is_back, back, publishing))
+            await until(partial(is_joined, reading.subscriber, dies, publishing))
             dies = 1 - dies
-        await asyncio.gather(*saying)
+        await asyncio.gather(*publishing)
         await asyncio.wait_for(reading.task, 20)
         assert reading.tdb.events() == events
         assert reading.subscriber.gaps == []
 
 
-async def test_a_server_that_was_never_there_slows_nobody_down() -> None:
+async def test_a_server_that_was_never_there_slows_no_client_down() -> None:
     async with World() as world:
         world.link.cut()
         targets = [world.link.target, world.target]
-        async with AsyncPublisher(targets, MERGE, "a", buffer_bytes_max=10_000) as publisher:
+        async with AsyncPublisher(targets, MERGE, "a", limits=PublisherLimits(buffer_bytes_max=10_000)) as publisher:
             reading = Reading(AsyncSubscriber(targets, MERGE))
             for at in range(60):
                 await publisher.insert(b"x" * 1000, at, INF)
@@ -118,9 +131,9 @@ async def test_a_server_that_was_never_there_slows_nobody_down() -> None:
             await reading.stop()
 
 
-async def test_a_server_that_hangs_is_started_again_and_holds_up_nobody() -> None:
+async def test_a_server_that_hangs_is_started_again_and_delays_no_client() -> None:
     """Its connection stays open and takes nothing, as that of a stopped process."""
-    async with Cluster(2) as cluster, cluster.publisher(buffer_bytes_max=100_000) as publisher:
+    async with Cluster(2) as cluster, cluster.publisher(limits=PublisherLimits(buffer_bytes_max=100_000)) as publisher:
         await until(lambda: all(link.is_connected for link in publisher.links))
         await publisher.insert("first", 0)
         await publisher.flush()
@@ -131,8 +144,8 @@ async def test_a_server_that_hangs_is_started_again_and_holds_up_nobody() -> Non
             at += 1
             await publisher.publish(Batch.of([Insert(b"x" * 10_000, at, INF) for _ in range(10)]))
             await until(lambda: not publisher.outbox.is_full)
-        said = publisher.outbox.said
-        await until(lambda: publisher.links[0].lane.acked == said)
+        published = publisher.outbox.published
+        await until(lambda: publisher.links[0].lane.acked == published)
         cluster.worlds[1].link.go_on()
         await publisher.flush()
 
@@ -164,11 +177,11 @@ async def test_without_any_server_closing_waits_for_one() -> None:
         await closing
 
 
-async def test_a_publisher_that_is_fenced_at_one_server_fails_and_says_at_which() -> None:
+async def test_a_publisher_that_is_fenced_at_one_server_fails_and_names_it() -> None:
     async with Cluster(2) as cluster:
-        old = await cluster.publisher(incarnation=5).open()
+        old = await cluster.publisher(origin=Origin(incarnation=5)).open()
         target = cluster.worlds[1].link.target
-        async with AsyncPublisher(target, MERGE, "a", incarnation=6):
+        async with AsyncPublisher(target, MERGE, "a", origin=Origin(incarnation=6)):
             await until(lambda: old.failure)
             with pytest.raises(StaleIncarnation, match=rf"fenced.*{target}"):
                 await old.insert("late", 1)
@@ -186,8 +199,8 @@ async def test_a_broken_promise_is_one_on_every_server() -> None:
 
 async def test_it_gives_up_when_no_server_was_there_for_too_long_and_not_before() -> None:
     async with Cluster(2) as cluster:
-        publisher = await cluster.publisher(give_up_after_s=0.2).open()
-        reading = await Reading(cluster.subscriber(give_up_after_s=0.2)).begun()
+        publisher = await cluster.publisher(limits=PublisherLimits(give_up_after_s=0.2)).open()
+        reading = await Reading(cluster.subscriber(limits=SubscriberLimits(give_up_after_s=0.2))).begun()
         await joined(reading.subscriber)
         await cluster.kill(0)
         await until(lambda: not publisher.links[0].is_connected and states(reading.subscriber)[0] == "away")
@@ -203,11 +216,15 @@ async def test_it_gives_up_when_no_server_was_there_for_too_long_and_not_before(
 
 
 async def test_a_list_of_servers_is_checked_at_once() -> None:
-    for targets, words in (("", "HOST:PORT"), ("a:1,,b:2", "HOST:PORT"), ("a:1,a:1", "twice"),
-                           ([f"h{at}:1" for at in range(17)], "limit of 16")):
-        with pytest.raises(UsageError, match=words):
+    for targets, message in (
+        ("", "HOST:PORT"),
+        ("a:1,,b:2", "HOST:PORT"),
+        ("a:1,a:1", "twice"),
+        ([f"h{at}:1" for at in range(17)], "limit of 16"),
+    ):
+        with pytest.raises(UsageError, match=message):
             AsyncPublisher(targets, MERGE, "a")
-        with pytest.raises(UsageError, match=words):
+        with pytest.raises(UsageError, match=message):
             AsyncSubscriber(targets, MERGE)
 
 
@@ -228,7 +245,7 @@ async def test_a_token_from_one_server_is_good_at_another() -> None:
     async with Cluster(2) as cluster, cluster.publisher() as publisher:
         subscriber = AsyncSubscriber(cluster.worlds[0].link.target, MERGE)
         reading = asyncio.create_task(read_to(subscriber, 5))
-        await until(lambda: subscriber.follower.known_to is not None)
+        await until(lambda: subscriber.follower.final_to is not None)
         await publisher.insert("frozen", 1, 3)
         await publisher.insert("live", 2, 9)
         await publisher.stable(5)
@@ -238,16 +255,16 @@ async def test_a_token_from_one_server_is_good_at_another() -> None:
         await publisher.stable(8)
         await publisher.flush()
         resumed = AsyncSubscriber(cluster.worlds[1].link.target, MERGE, resume=subscriber.token)
-        told = [element for element in await read_to(resumed, 8) if not isinstance(element, Stable)]
-        assert told == [Insert(b"live", 2, 9), Insert(b"while away", 6, 7)]
+        received = [element for element in await read_to(resumed, 8) if not isinstance(element, Stable)]
+        assert received == [Insert(b"live", 2, 9), Insert(b"while away", 6, 7)]
 
 
 @both
-async def test_a_reader_that_goes_on_from_a_checkpoint_is_told_nothing_twice() -> None:
+async def test_a_reader_that_goes_on_from_a_checkpoint_receives_nothing_twice() -> None:
     async with Cluster(2) as cluster, cluster.publisher() as publisher:
         subscriber = cluster.subscriber()
         reading = asyncio.create_task(read_to(subscriber, 5))
-        await until(lambda: subscriber.follower.known_to is not None)
+        await until(lambda: subscriber.follower.final_to is not None)
         await publisher.insert("live", 2, 9)
         await publisher.stable(5)
         before = await reading
@@ -269,7 +286,7 @@ async def test_a_token_that_is_too_old_is_an_error_or_a_reported_gap(count: int)
             await publisher.flush()
         with pytest.raises(OutOfRange, match=r"cannot resume merge 'flights' at 2"):
             await read_to(cluster.subscriber(resume=f"{MERGE}@2"), 9)
-        gaps = []
+        gaps: list[Any] = []
         subscriber = cluster.subscriber(resume=f"{MERGE}@2", if_too_old="snapshot", on_gap=gaps.append)
         await read_to(subscriber, 9)
         assert [(gap.start, gap.end) for gap in gaps] == [(2, 9)]
@@ -291,7 +308,7 @@ async def test_a_token_or_checkpoint_of_another_merge_or_a_damaged_one_is_refuse
         AsyncSubscriber("h:1", MERGE, resume=good.replace(b"checkpoint 1", b"checkpoint 2"))
 
 
-async def test_in_the_middle_of_a_batch_the_token_says_no_more_than_what_was_seen() -> None:
+async def test_in_the_middle_of_a_batch_the_token_covers_no_more_than_what_was_seen() -> None:
     async with World() as world, AsyncPublisher(world.target, MERGE, "a") as publisher:
         subscriber = world.subscriber()
         elements = subscriber.elements()
@@ -305,4 +322,4 @@ async def test_in_the_middle_of_a_batch_the_token_says_no_more_than_what_was_see
         for element, token in seen:
             if isinstance(element, Stable):
                 assert token == f"{MERGE}@{element.vc}"
-        await elements.aclose()  # type: ignore[attr-defined]
+        await elements.aclose()  # type: ignore[attr-defined]  # of a generator

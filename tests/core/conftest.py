@@ -1,29 +1,33 @@
-"""Makes ``helpers`` importable, and runs every test of this folder on both engines."""
+"""Runs every test of this folder on both engines."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
-from lmerge.core import engines
+from lmerge.core.engines import selection
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-MARKER = "python_engine"
+PYTHON_ONLY = "python_engine"
+TWINS = "twins"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", f"{MARKER}: looks into the Python engine, or uses none; does not run twice")
+    config.addinivalue_line("markers", f"{PYTHON_ONLY}: uses internals of the Python engine, or none; runs on it alone")
+    config.addinivalue_line("markers", f"{TWINS}: compares the engine with Python's; runs on the native one alone")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    once = [item for item in items if item.get_closest_marker(MARKER) and _engine_of(item) == engines.NATIVE]
-    if once:
-        config.hook.pytest_deselected(items=once)
-        items[:] = [item for item in items if item not in set(once)]
+    left_out = {PYTHON_ONLY: selection.NATIVE, TWINS: selection.PYTHON}
+    twice = [
+        item
+        for item in items
+        for marker, engine in left_out.items()
+        if item.get_closest_marker(marker) and _engine_of(item) == engine
+    ]
+    if twice:
+        config.hook.pytest_deselected(items=twice)
+        items[:] = [item for item in items if item not in set(twice)]
 
 
 def _engine_of(item: pytest.Item) -> str | None:
@@ -31,11 +35,11 @@ def _engine_of(item: pytest.Item) -> str | None:
     return None if callspec is None else callspec.params.get("engine")
 
 
-@pytest.fixture(scope="module", autouse=True, params=[engines.PYTHON, engines.NATIVE])
+@pytest.fixture(scope="module", autouse=True, params=[selection.PYTHON, selection.NATIVE])
 def engine(request: pytest.FixtureRequest, demand: Callable[[str], None]) -> Iterator[str]:
-    """The engine that ``auto`` means."""
+    """Run with each engine in the place of ``auto``."""
     name: str = request.param
     demand(name)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engines, "best", lambda: name)
+        patch.setattr(selection, "best", lambda: name)
         yield name

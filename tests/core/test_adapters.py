@@ -1,4 +1,4 @@
-"""Streams in other models: the table that a bag of positive and negative tuples means, whatever order they come in."""
+"""Streams in other models: the table of a bag of positive and negative tuples does not depend on their order."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def minus(t: int, payload: bytes = b"p") -> Signed:
 
 
 def table(bag: list[Signed]) -> tuple[list[Event], list[Signed]]:
-    """The definition at the head of the adapters, word by word: the table, and the tuples that are unmatched."""
+    """Compute the definition at the head of the adapters literally: the table, and the unmatched tuples."""
     events, unmatched = [], []
     for payload in sorted({item.payload for item in bag}):
         starts: list[int] = []
@@ -43,11 +43,11 @@ def table(bag: list[Signed]) -> tuple[list[Event], list[Signed]]:
 
 
 def random_bag(random: Random, size: int) -> list[Signed]:
-    """Times close together, so that tuples tie, and some negative tuples that nothing matches."""
+    """Return tuples with times close together, so that some tie, and some unmatched negative tuples."""
     return [
         Signed(random.choice((1, 1, -1)), random.choice((b"p", b"p", b"q")), random.choice((random.randint(0, 5), INF)))
-        if random.random() < 0.05 else
-        Signed(random.choice((1, -1)), random.choice((b"p", b"p", b"q")), random.randint(0, 6))
+        if random.random() < 0.05
+        else Signed(random.choice((1, -1)), random.choice((b"p", b"p", b"q")), random.randint(0, 6))
         for _ in range(size)
     ]
 
@@ -62,7 +62,7 @@ def test_every_order_of_a_small_bag_gives_the_table_of_the_bag() -> None:
 
 
 def test_every_prefix_of_a_large_bag_gives_the_table_of_the_prefix() -> None:
-    """The elements are a legal stream at every point: reconstituting them checks it."""
+    """The elements are a legal stream at every point: their reconstitution checks it."""
     for seed in range(30):
         bag = random_bag(Random(seed), 30)
         for length in range(len(bag) + 1):
@@ -97,7 +97,7 @@ def test_what_enters_and_leaves_at_one_instant_is_no_event(order: tuple[Signed, 
 def test_an_unmatched_negative_tuple_stands_for_no_event_until_a_stable_passes_it(order: tuple[Signed, ...]) -> None:
     assert reconstitute(from_signed([*order, Stable(3)])) == [Event(4, b"p", 6)]
     assert reconstitute(from_signed([*order, plus(1)])) == [Event(1, b"p", 3), Event(4, b"p", 6)]
-    with pytest.raises(UsageError, match=r"^negative tuple \(p, 3\): nothing to take out, and .* is stable at 4$"):
+    with pytest.raises(UsageError, match=r"^negative tuple \(p, 3\): no open event to end, and .* is stable at 4$"):
         list(from_signed([*order, Stable(4)]))
 
 
@@ -109,14 +109,14 @@ def test_a_tuple_below_the_stable_point_is_refused() -> None:
 
 
 def test_what_is_over_is_forgotten() -> None:
-    """Memory and work are those of the live tuples: with all of them live this would take minutes."""
+    """Memory and work depend only on the live tuples: with all of them live this would take minutes."""
     stream = from_signed(item for t in range(0, 40_000, 2) for item in (minus(t + 1), plus(t), Stable(t + 2)))
     assert Counter(type(element).__name__ for element in stream) == {"Insert": 20_000, "Stable": 20_000}
 
 
 def test_orders_of_one_open_close_bag_with_one_close_per_open_give_one_table() -> None:
     """Example 3: each payload once, each open before its close; any such order reconstitutes to the same TDB."""
-    bag = [Open(b"A", 1), Close(b"A", 4), Open(b"B", 2), Close(b"B", 5), Open(b"C", 3)]
+    bag: list[Open | Close] = [Open(b"A", 1), Close(b"A", 4), Open(b"B", 2), Close(b"B", 5), Open(b"C", 3)]
     orders = [o for o in permutations(bag) if o.index(bag[0]) < o.index(bag[1]) and o.index(bag[2]) < o.index(bag[3])]
     assert len(orders) == 30
     assert {tuple(reconstitute(from_open_close(order))) for order in orders} == {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from lmerge.core.batch import Batch
 from lmerge.core.calendar import Calendar
 from lmerge.core.elements import INF, NEG_INF, Adjust, Insert, Stable
 from lmerge.core.merge import Merge
+from lmerge.core.merge_config import MergeConfig
 from lmerge.core.tdb import Tdb
 
 pytestmark = pytest.mark.python_engine
@@ -17,13 +19,14 @@ pytestmark = pytest.mark.python_engine
 
 def run(seed: int) -> None:
     random = Random(seed)
-    calendar, expected, now = Calendar(), {}, NEG_INF
+    calendar, now = Calendar(), NEG_INF
+    expected: dict[int, Any] = {}
     for step in range(200):
         base = now if now > NEG_INF else 0
         if random.random() < 0.7:
             far = random.choice((10, 300, 70_000, 2**40, 2**62))
             due = min(INF, max(now, base + random.randint(-50 if now == NEG_INF else 0, far)))
-            node = [due, step]
+            node: Any = [due, step]
             expected[step] = node
             calendar.add(node)
         elif random.random() < 0.2 and expected:
@@ -31,7 +34,7 @@ def run(seed: int) -> None:
             if random.random() < 0.5:  # it dies
                 node[0] = None
                 del expected[node[1]]
-            elif node[0] > now:  # it falls due earlier
+            elif node[0] > now:  # its due time becomes earlier
                 node[0] = random.randint(max(now, NEG_INF), node[0] - 1)
                 calendar.add(node)
         else:
@@ -39,7 +42,7 @@ def run(seed: int) -> None:
             due_now = {node[1] for node in calendar.pop_below(now) if node[0] is not None and node[0] < now}
             assert due_now == {at for at, node in expected.items() if node[0] < now}
             for at in due_now:
-                expected.pop(at)[0] = None  # done with: an entry that it left behind must not count
+                expected.pop(at)[0] = None  # removed: its stale entry must not count
             calendar.check()
 
 
@@ -63,18 +66,18 @@ def test_nothing_is_due_twice() -> None:
 
 
 def test_open_ended_events_leave_nothing_behind() -> None:
-    """What never ends is never due: an entry for it would outlive its event, and memory would grow with the stream."""
+    """An event without an end is never due: an entry for it would stay after its event, and memory would grow."""
     tdb = Tdb(keep_frozen=False)
     for at in range(1000):
         tdb.apply(Insert(b"%d" % at, at, INF))
         tdb.apply(Adjust(b"%d" % at, at, INF, at + 1))
         tdb.apply(Stable(at))
     assert len(tdb._calendar.entries()) < 10
-    merge = Merge("r3", engine="python")
+    merge = Merge(MergeConfig("r3", engine="python"))
     merge.attach("a", ("key",))
     for at in range(1000):
         merge.apply("a", Batch.of([Insert(b"%d" % at, at, INF), Stable(at), Adjust(b"%d" % at, at, INF, at + 1)]))
-    assert len(merge._engine._algorithm.calendar.entries()) < 10  # type: ignore[attr-defined]
+    assert len(merge._engine._algorithm.calendar.entries()) < 10  # type: ignore[attr-defined]  # Python's
 
 
 def test_due_times_of_both_signs_and_at_both_ends() -> None:

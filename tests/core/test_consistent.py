@@ -1,4 +1,4 @@
-"""Mutual consistency (III.B): inputs of one TDB are never accused, inputs that contradict each other always are."""
+"""Mutual consistency (III.B): inputs of one TDB are always consistent, contradictory inputs never."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from itertools import combinations_with_replacement
 from random import Random
 
 import pytest
-from helpers import WORDS, a, f
+from core_world import PROMISES, a, f
 
 from lmerge.core.compatible import InputPrefix
-from lmerge.core.consistent import contradictions, mutually_consistent
+from lmerge.core.consistent import contradictions
 from lmerge.core.elements import INF, NEG_INF, Element, Event
 from lmerge.core.properties import parse_properties
 from lmerge.core.tdb import Tdb
@@ -24,12 +24,12 @@ TABLES: list[Ends] = [ends for size in range(4) for ends in combinations_with_re
 
 
 def prefix_of(
-    name: str, elements: list[Element], join_at: int | None = None, words: tuple[str, ...] = ()
+    name: str, elements: list[Element], join_at: int | None = None, promises: tuple[str, ...] = ()
 ) -> InputPrefix:
     tdb = Tdb(name)
     for element in elements:
         tdb.apply(element)
-    return InputPrefix(name, tdb, NEG_INF if join_at is None else join_at, parse_properties(words))
+    return InputPrefix(name, tdb, NEG_INF if join_at is None else join_at, parse_properties(promises))
 
 
 def can_become(prefix: InputPrefix, ends: Ends, table: Ends) -> bool:
@@ -62,46 +62,46 @@ def test_prefixes_are_consistent_exactly_if_some_table_is_reached_by_all(multise
         for at in range(random.randint(2, 4)):
             ends = tuple(sorted(random.choices(ENDS, k=random.choice((0, 1, 1, 2) if multiset else (0, 1, 1)))))
             stable = random.choice((NEG_INF, 1, 2, 3, 4, 5, INF))
-            words = ("insert-only",) if random.random() < 0.3 else ()
+            promises = ("insert-only",) if random.random() < 0.3 else ()
             elements: list[Element] = [*(a("p", 1, ve) for ve in ends), f(stable)]
-            prefixes.append(prefix_of(f"{at}", elements, random.choice((None, None, 3, 5)), words))
+            prefixes.append(prefix_of(f"{at}", elements, random.choice((None, None, 3, 5)), promises))
             has.append(ends)
         tables = TABLES if multiset else [table for table in TABLES if len(table) <= 1]
         expected = any(all(map(can_become, prefixes, has, [table] * len(has))) for table in tables)
-        assert mutually_consistent(prefixes, multiset=multiset) == expected, (has, prefixes)
+        assert (not contradictions(prefixes, multiset=multiset)) == expected, (has, prefixes)
         verdicts[expected] += 1
     assert min(verdicts.values()) > 80
 
 
 def streams(random: Random, algorithm: str, tables: list[tuple[list[Event], int | None]]) -> list[list[Element]]:
-    """A stream of each table such as ``algorithm`` needs it."""
+    """Return a stream of each table with the properties that ``algorithm`` needs."""
     if algorithm in ("r3", "r4"):
         return [present(random, events) for events, _ in tables]
     return [ordered(random, events, ties="shuffled" if algorithm == "r2" else "payload") for events, _ in tables]
 
 
-@pytest.mark.parametrize("algorithm", WORDS)
-def test_inputs_of_one_table_are_never_accused(algorithm: str) -> None:
-    """At any lengths of their prefixes, late joiners that are wrong about what ends before their join_at among them."""
+@pytest.mark.parametrize("algorithm", PROMISES)
+def test_inputs_of_one_table_are_consistent(algorithm: str) -> None:
+    """Also for prefixes of any lengths, and late joiners with wrong events that end before their join_at."""
     multiset = algorithm in ("r1", "r4")
     for seed in range(60):
         random = Random(f"{seed} {algorithm}")
         events = reference(random, 15, duplicates=multiset, strict=algorithm == "r0")
         tables: list[tuple[list[Event], int | None]] = [(events, None), (events, None)]
-        if algorithm != "r0":  # what never was would tie
+        if algorithm != "r0":  # an invented event would tie
             tables += [(mistaken(random, events, at), at) for at in (random.randint(1, 30), random.randint(1, 30))]
         parts = streams(random, algorithm, tables)
         for _ in range(8):
             prefixes = [
-                prefix_of(f"{at}", part[: random.randint(0, len(part))], tables[at][1], WORDS[algorithm])
+                prefix_of(f"{at}", part[: random.randint(0, len(part))], tables[at][1], PROMISES[algorithm])
                 for at, part in enumerate(parts)
             ]
             assert not contradictions(prefixes, multiset=multiset)
 
 
-@pytest.mark.parametrize("algorithm", WORDS)
+@pytest.mark.parametrize("algorithm", PROMISES)
 def test_a_seeded_contradiction_is_found_and_named(algorithm: str) -> None:
-    """One input has an event less, one more, or another end; all have ended, so no extension mends it."""
+    """One input lacks an event, has one more, or has another end. All have ended, so no extension can correct it."""
     multiset = algorithm in ("r1", "r4")
     for seed in range(80):
         random = Random(f"{seed} {algorithm} contradicts")
@@ -117,7 +117,7 @@ def test_a_seeded_contradiction_is_found_and_named(algorithm: str) -> None:
         join_at = random.choice((None, random.randint(NEG_INF, min(ve, vs + 100))))
         tables = [(events, None), (other, join_at), (events, None)]
         prefixes = [
-            prefix_of("abc"[number], part, tables[number][1], WORDS[algorithm])
+            prefix_of("abc"[number], part, tables[number][1], PROMISES[algorithm])
             for number, part in enumerate(streams(random, algorithm, tables))
         ]
         found = contradictions(prefixes, multiset=multiset)
@@ -129,21 +129,22 @@ def test_a_seeded_contradiction_is_found_and_named(algorithm: str) -> None:
 def test_the_first_contradiction_is_explained() -> None:
     x = prefix_of("x", [a("A", 1, 9), a("B", 2, 9), f(5)])
     y = prefix_of("y", [a("A", 1, 4), a("B", 2, 9), f(6)])
-    assert list(contradictions([x, y]).values()) == [
-        "(A, Vs 1): 1 that end at 5 or later by input 'x', 0 by input 'y'"
-    ]
-    assert mutually_consistent([x, prefix_of("y", [f(1)])])
+    assert list(contradictions([x, y]).values()) == ["(A, Vs 1): 1 that end at 5 or later by input 'x', 0 by input 'y'"]
+    assert not contradictions([x, prefix_of("y", [f(1)])])
     keyed = prefix_of("z", [a("A", 1, 9), a("A", 1, 9)])
     assert contradictions([keyed]) == {(1, b"A"): "(A, Vs 1): input 'z' has 2 events, and this is a key"}
-    assert mutually_consistent([keyed], multiset=True)
+    assert not contradictions([keyed], multiset=True)
 
 
 def test_what_an_ordered_input_has_passed_is_settled() -> None:
-    """R0-R2: with a larger Vs it has delivered all before, stable or not; without that promise it may still come."""
-    lacks, has = [a("B", 7, 9)], [a("A", 1, 9)]
-    for words in (WORDS["r0"], WORDS["r1"], WORDS["r2"]):
-        assert not mutually_consistent([prefix_of("x", lacks, words=words), prefix_of("y", has, words=words)])
-    assert mutually_consistent([prefix_of("x", lacks, words=("insert-only",)), prefix_of("y", has)])
-    tie = [prefix_of("x", [a("A", 1, 9)], words=WORDS["r0"]), prefix_of("y", [a("B", 1, 9)], words=WORDS["r0"])]
-    assert not mutually_consistent(tie)
-    assert mutually_consistent([prefix._replace(promises=parse_properties(WORDS["r2"])) for prefix in tie])
+    """R0-R2: with a larger Vs an ordered input has delivered all events before it; otherwise they may still come."""
+    lacks: list[Element] = [a("B", 7, 9)]
+    has: list[Element] = [a("A", 1, 9)]
+    for promises in (PROMISES["r0"], PROMISES["r1"], PROMISES["r2"]):
+        both = [prefix_of("x", lacks, promises=promises), prefix_of("y", has, promises=promises)]
+        assert contradictions(both)
+    assert not contradictions([prefix_of("x", lacks, promises=("insert-only",)), prefix_of("y", has)])
+    r0 = PROMISES["r0"]
+    tie = [prefix_of("x", [a("A", 1, 9)], promises=r0), prefix_of("y", [a("B", 1, 9)], promises=r0)]
+    assert contradictions(tie)
+    assert not contradictions([prefix._replace(promises=parse_properties(PROMISES["r2"])) for prefix in tie])

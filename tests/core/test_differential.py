@@ -1,16 +1,17 @@
-"""Two algorithms, or one and a twin, on the same input."""
+"""Compares two algorithms, or an algorithm and a twin, on the same input."""
 
 from __future__ import annotations
 
 from random import Random
 
 import pytest
-from helpers import WORDS
+from core_world import PROMISES
 
 from lmerge.core.batch import Batch
-from lmerge.core.cleanse import Cleanse
+from lmerge.core.comparison.cleanse import Cleanse
 from lmerge.core.elements import Element, Insert, Stable
 from lmerge.core.merge import Merge
+from lmerge.core.merge_config import MergeConfig
 from lmerge.core.tdb import reconstitute
 from lmerge.testing.generate import ordered, present, reference
 from lmerge.testing.listing import ListingR3
@@ -19,7 +20,7 @@ ALL = ("insert-only", "strictly-ordered")
 
 
 def interleave(random: Random, streams: list[list[Element]]) -> list[tuple[int, Element]]:
-    """One arrival order of several streams."""
+    """Return one arrival order of several streams."""
     rest = [list(stream) for stream in streams]
     order = []
     while any(rest):
@@ -29,8 +30,8 @@ def interleave(random: Random, streams: list[list[Element]]) -> list[tuple[int, 
 
 
 def output(algorithm: str, order: list[tuple[int, Element]], inputs: int, sizes: Random | None = None) -> list[Element]:
-    """All output elements; with ``sizes``, runs of one input are merged as one batch of random length."""
-    merge = Merge(algorithm)
+    """Return all output elements; with ``sizes``, runs of one input are merged as one batch of random length."""
+    merge = Merge(MergeConfig(algorithm))
     for at in range(inputs):
         merge.attach(str(at), ())
     elements: list[Element] = []
@@ -52,12 +53,12 @@ def test_all_algorithms_agree_on_streams_that_satisfy_all(seed: int) -> None:
     events = reference(random, 20, strict=True)
     streams = [ordered(random, events) for _ in range(3)]
     order = interleave(random, streams)
-    outputs = {algorithm: output(algorithm, order, 3) for algorithm in (*WORDS, "r3-")}
+    outputs = {algorithm: output(algorithm, order, 3) for algorithm in (*PROMISES, "r3-")}
     assert all(reconstitute(elements) == events for elements in outputs.values())
     inserts = {algorithm: [e for e in elements if isinstance(e, Insert)] for algorithm, elements in outputs.items()}
     assert inserts["r0"] == inserts["r1"] == inserts["r2"]
     stables = {algorithm: [e for e in elements if isinstance(e, Stable)] for algorithm, elements in outputs.items()}
-    assert all(said == stables["r0"] for said in stables.values())
+    assert all(found == stables["r0"] for found in stables.values())
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -72,12 +73,12 @@ def test_r1_and_r2_agree_with_r4_and_r3(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_r3_says_what_the_papers_listing_says(seed: int) -> None:
-    """Element by element: order at one stable included, and closing on any input as the listing does."""
+def test_r3_emits_what_the_papers_listing_emits(seed: int) -> None:
+    """Element by element, including the order at one stable; the output closes on any input, as in the listing."""
     random = Random(seed)
     events = reference(random, 20)
     order = interleave(random, [present(random, events) for _ in range(3)])
-    merge, twin = Merge("r3", closing="any"), ListingR3()
+    merge, twin = Merge(MergeConfig("r3", closing="any")), ListingR3()
     for at in range(3):
         merge.attach(str(at), ("key",))
     for at, element in order:
@@ -93,7 +94,7 @@ def test_r3_minus_and_r4_mean_the_same_as_r3(seed: int) -> None:
     assert reconstitute(output("r4", order, 3)) == events
 
 
-@pytest.mark.parametrize("algorithm", WORDS)
+@pytest.mark.parametrize("algorithm", PROMISES)
 def test_how_elements_are_batched_does_not_change_the_output(algorithm: str) -> None:
     for seed in range(20):
         random = Random(seed)
@@ -109,10 +110,10 @@ def test_cleanse_and_r1_means_the_same_as_r3(seed: int) -> None:
     random = Random(seed)
     events = reference(random, 20)
     order = interleave(random, [present(random, events) for _ in range(3)])
-    merge = Merge("r1")
+    merge = Merge(MergeConfig("r1"))
     cleansers = [Cleanse(str(at)) for at in range(3)]
     for at in range(3):
-        merge.attach(str(at), WORDS["r1"])
+        merge.attach(str(at), PROMISES["r1"])
     elements: list[Element] = []
     for at, element in order:
         outcome = merge.apply(str(at), cleansers[at].apply(Batch.of([element])))

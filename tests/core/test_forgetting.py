@@ -1,25 +1,29 @@
-"""Entries of inputs that have left go by and by: an end costs the same however much is live, and changes nothing else.
+"""Entries of inputs that have left are removed in steps. An end costs the same for any number of live events.
 
-Steps are counted, not timed. Sessions have enough live events that entries stay behind for long: inputs come, leave and
-are replaced among them, and whatever happens is what happens where all entries go at once.
+Steps are counted, not timed. Sessions have so many live events that old entries stay for a long time. Inputs attach,
+leave and are replaced meanwhile. The results must be those of a merge that removes all entries at once.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
-from helpers import INDEX_POLICIES
-from test_engines import Twins
+from core_world import INDEX_POLICIES
+from twins_world import Twins
 
 from lmerge.core import index
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, Adjust, Element, Insert, Stable
 from lmerge.core.index import Indexed
 from lmerge.core.merge import Merge
+from lmerge.core.merge_config import MergeConfig
+from lmerge.core.snapshot import restored, snapshot_of
 
 LIVE = 10_000
-# What a batch of one element may look at: the Python engine SWEPT_NODES, the native one four pages of 256 nodes.
+# The nodes that a batch of one element may visit: the Python engine SWEPT_NODES, the native one four pages of 256.
 SWEPT_MAX = index.SWEPT_NODES + 1
 
 
@@ -28,8 +32,8 @@ def live(n: int = LIVE) -> Batch:
 
 
 def large(algorithm: str, policy: str = "lazy") -> Merge:
-    """A merge of ``a``, ``b`` and ``c`` that all have the same live events."""
-    merge = Merge(algorithm, policy)
+    """Return a merge of ``a``, ``b`` and ``c`` that all have the same live events."""
+    merge = Merge(MergeConfig(algorithm, policy))
     for name in "abc":
         merge.attach(name)
         merge.apply(name, live())
@@ -59,7 +63,7 @@ def test_an_end_looks_at_no_node_and_batches_that_follow_at_a_bounded_number(alg
 
 
 @pytest.mark.parametrize("algorithm", ["r3", "r4"])
-def test_who_takes_the_place_of_another_waits_for_nothing_and_gets_a_slot_without_entries(algorithm: str) -> None:
+def test_a_new_incarnation_need_not_wait_and_gets_a_slot_without_entries(algorithm: str) -> None:
     merge = large(algorithm)
     before = merge._inputs["b"].slot
     merge.attach("b", incarnation=7)
@@ -67,7 +71,7 @@ def test_who_takes_the_place_of_another_waits_for_nothing_and_gets_a_slot_withou
     slot = merge._inputs["b"].slot
     assert slot != before
     assert merge._inputs["b"].place == 1, "as if all had gone at once"
-    merge.apply("b", live())  # so many elements that all of it is swept
+    merge.apply("b", live())  # enough elements to sweep all nodes
     merge.apply("b", one(0))
     merge.check()
     merge.attach("d")
@@ -76,7 +80,7 @@ def test_who_takes_the_place_of_another_waits_for_nothing_and_gets_a_slot_withou
 
 
 @pytest.mark.parametrize("algorithm", ["r3", "r4"])
-def test_inputs_that_come_and_go_without_a_word_do_not_use_up_the_columns(algorithm: str) -> None:
+def test_inputs_that_attach_and_leave_without_an_element_do_not_use_up_the_columns(algorithm: str) -> None:
     merge = large(algorithm)
     slots = set()
     for incarnation in range(2, 150):
@@ -85,11 +89,11 @@ def test_inputs_that_come_and_go_without_a_word_do_not_use_up_the_columns(algori
         merge.apply("b", Batch.of([Insert(b"event 3", 3, 1_003)]) if incarnation % 10 == 0 else Batch.of([]))
     assert max(slots) < 63, "the native core has a bit for each"
     merge.check()
-    assert merge.snapshot() == forgotten(merge).snapshot()
+    assert snapshot_of(merge) == snapshot_of(forgotten(merge))
 
 
 @pytest.mark.parametrize("algorithm", ["r3", "r4"])
-def test_nobody_counts_what_an_input_that_has_left_had(algorithm: str) -> None:
+def test_entries_of_an_input_that_has_left_are_not_counted(algorithm: str) -> None:
     merge = large(algorithm)
     (event,) = Batch.of([Insert(b"event 3", 3, 1_003)]).elements()
     assert merge.supporters(Batch.of([event])) == [3]
@@ -102,23 +106,21 @@ def test_nobody_counts_what_an_input_that_has_left_had(algorithm: str) -> None:
 
 
 def forgotten(merge: Merge) -> Merge:
-    """The same merge with nothing left behind."""
-    return Merge.restore(merge.snapshot())
+    """Return the same merge without old entries."""
+    return restored(snapshot_of(merge))
 
 
 class Triplets(Twins):
-    """And a third merge, on Python, that forgets everything at once."""
+    """Adds a third merge, on Python, that removes all entries at once."""
 
-    def __init__(self, *settings: str) -> None:
+    def __init__(self, *settings: Any) -> None:
         super().__init__(*settings, compare_every=40)
-        self.merges.append(Merge(*settings, engine="python"))  # type: ignore[arg-type]
+        self.merges.append(Merge(replace(MergeConfig(*settings), engine="python")))
 
     def call(self, method: str, *arguments: object, **options: object) -> None:
-        mine, python, at_once = [
-            self._result(getattr(merge, method), *arguments, **options) for merge in self.merges
-        ]
+        mine, python, at_once = [self._result(getattr(merge, method), *arguments, **options) for merge in self.merges]
         assert mine == python == at_once
-        algorithm = self.merges[2]._engine._algorithm  # type: ignore[attr-defined]
+        algorithm = self.merges[2]._engine._algorithm  # type: ignore[attr-defined]  # of the Python engine
         assert isinstance(algorithm, Indexed)
         algorithm._sweep_all()
         self.calls += 1
@@ -126,14 +128,14 @@ class Triplets(Twins):
             self.compare()
 
     def compare(self) -> None:
-        """Without looking into the Python twin, whose snapshot would sweep it."""
+        """Compare without a snapshot of the Python twin, which would sweep it."""
         mine, python, at_once = self.merges
         mine.check()
         python.check()
         assert mine.inputs() == python.inputs() == at_once.inputs()
         for name in ("stable_point", "live_count", "live_bytes", "visits"):
             assert getattr(mine, name) == getattr(python, name) == getattr(at_once, name), name
-        assert mine.snapshot() == at_once.snapshot()
+        assert snapshot_of(mine) == snapshot_of(at_once)
 
 
 @pytest.mark.parametrize("algorithm", ["r3", "r4"])
@@ -164,20 +166,20 @@ def test_random_sessions_mean_what_they_mean_where_all_entries_go_at_once(
             if triplets.merges[0].is_attached(name):
                 ends[name], stable[name] = {}, 0
             continue
-        said: list[Element] = []
+        delivered: list[Element] = []
         mine, low = ends[name], stable[name]
         for payload, start, ve in random.sample(events, 6):
             end = max(low, random.choice((ve, ve, at, random.randrange(vs, vs + 300), INF)))
             if (payload, start) not in mine and start >= low and end > start:
-                said.append(Insert(payload, start, end))
+                delivered.append(Insert(payload, start, end))
                 mine[payload, start] = end
             elif mine.get((payload, start), -1) >= low and end > start:
-                said.append(Adjust(payload, start, mine[payload, start], end))
+                delivered.append(Adjust(payload, start, mine[payload, start], end))
                 mine[payload, start] = end
         if random.random() < 0.3:
             at = min(vs + 250, at + random.randrange(400))
             stable[name] = max(low, at)
-            said.append(Stable(stable[name]))
-        triplets.call("apply", name, Batch.of(said))
+            delivered.append(Stable(stable[name]))
+        triplets.call("apply", name, Batch.of(delivered))
     triplets.compare()
-    assert triplets.merges[1].snapshot() == triplets.merges[0].snapshot()
+    assert snapshot_of(triplets.merges[1]) == snapshot_of(triplets.merges[0])

@@ -1,6 +1,6 @@
 """R4 where one (Vs, payload) has many events, and a policy that shows adjusts at once.
 
-The output follows an input by one end of many, so the work of an element must not grow with the number of ends.
+The output follows an input in one end of many, so the work of an element must not grow with the number of ends.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from lmerge.core import r4
 from lmerge.core.batch import Batch, BatchBuilder
 from lmerge.core.elements import Element, Event
 from lmerge.core.merge import Merge
+from lmerge.core.merge_config import MergeConfig
 from lmerge.testing.generate import present
 
 POLICIES = ("eager", "quorum:2+adjusts", "leading-input-only+adjusts", "half-frozen-only+adjusts")
 
 
 def session(seed: int) -> Iterator[tuple[str, list[Element]]]:
-    """Calls by name: three streams of many events with two keys, with ends that are revised."""
+    """Return calls by name: three streams of many events with two keys, with ends that are revised."""
     random = Random(seed)
     events = sorted(
         Event(random.choice((1, 1, 4)), b"A", random.randint(5, 60)) for _ in range(random.choice((20, 50)))
@@ -34,7 +35,7 @@ def session(seed: int) -> Iterator[tuple[str, list[Element]]]:
 
 
 def outputs(seed: int, policy: str, engine: str) -> list[Batch]:
-    merge = Merge("r4", policy, engine=engine)
+    merge = Merge(MergeConfig("r4", policy, engine=engine))
     for name in "123":
         merge.attach(name)
     found = []
@@ -74,8 +75,8 @@ class Counted(int):
 
 
 def comparisons(count: int) -> int:
-    """Comparisons of ends: two inputs have ``count`` other ends each, and one adjusts all of its own."""
-    merge = Merge("r4", "eager", engine="python")
+    """Return the comparisons of ends: two inputs have ``count`` different ends each, and one adjusts all of its own."""
+    merge = Merge(MergeConfig("r4", "eager", engine="python"))
     for name in "12":
         merge.attach(name)
     batches = {name: BatchBuilder() for name in "12"}

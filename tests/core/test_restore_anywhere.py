@@ -1,43 +1,47 @@
-"""Law 12: going on after a restore is going on. The same calls give the same bytes, on either engine.
+"""Law 12: a restored merge continues like the original. The same calls give the same bytes, on either engine.
 
-Sessions of every policy in which inputs join, are admitted early, leave, contradict each other and break what they
-declared. Beside the merge goes a twin that is restored from its own snapshot at random points, on one engine or the
-other; each call must have the same outcome on both, and leave the same snapshot.
+In sessions of every policy, inputs join, are admitted early, leave, contradict each other and break what they
+declared. A twin of the merge is restored from its own snapshot at random points, on one engine or the other. Each call
+must have the same outcome on both, and both must have the same snapshot after it.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
 from broken_world import POLICIES, World
-from helpers import INDEX_POLICIES, R1_WORDS, a, f, m
+from core_world import INDEX_POLICIES, R1_PROMISES, a, f, m
 
-from lmerge.core import engines
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Element
+from lmerge.core.engines import selection
 from lmerge.core.merge import Merge
+from lmerge.core.merge_config import MergeConfig
+from lmerge.core.snapshot import restored, snapshot_of
 from lmerge.errors import LmergeError
 
 CLOSINGS = ("all", "any", "quorum:2")
 
 
 class Twins:
-    """A merge that goes on, and one that is restored again and again."""
+    """A merge that continues, and one that is restored repeatedly."""
 
     def __init__(self, random: Random, policy: str) -> None:
         self.random = random
-        self.engines = [engines.PYTHON] if engines.native_problem() else [engines.PYTHON, engines.NATIVE]
+        self.engines = [selection.PYTHON] if selection.native_problem() else [selection.PYTHON, selection.NATIVE]
         closing, allowed = random.choice(CLOSINGS), random.random() < 0.8
-        self.going = Merge("auto", policy, closing, allow_downgrade=allowed)
-        self.restored = Merge("auto", policy, closing, allow_downgrade=allowed, engine=random.choice(self.engines))
+        config = MergeConfig("auto", policy, closing, allow_downgrade=allowed)
+        self.going = Merge(config)
+        self.restored = Merge(replace(config, engine=random.choice(self.engines)))
         self.restores = 0
 
     def restore(self) -> None:
-        before = self.going.snapshot()
-        assert self.restored.snapshot() == before
-        self.restored = Merge.restore(before, engine=self.random.choice(self.engines))
-        assert self.restored.snapshot() == before
+        before = snapshot_of(self.going)
+        assert snapshot_of(self.restored) == before
+        self.restored = restored(before, engine=self.random.choice(self.engines))
+        assert snapshot_of(self.restored) == before
         self.restored.check()
         self.restores += 1
 
@@ -57,7 +61,7 @@ class Twins:
 
 
 def play(seed: object) -> int:
-    """One session; the number of restores in it."""
+    """Play one session. Returns the number of restores."""
     random = Random(f"{seed} restore")
     by_due_times = ("final-only", "leading-input-only", "final-only+lag:3")
     policy = random.choice(random.choice((INDEX_POLICIES, POLICIES, by_due_times)))
@@ -72,8 +76,8 @@ def play(seed: object) -> int:
         join_at = random.choice((None, None, at, at + random.randint(1, 12)))
         streams[name] = world.stream() if join_at is None or random.random() < 0.3 else world.late(join_at)
         role = "observe" if random.random() < 0.05 else "active"
-        newer = twins.going._incarnations.get(name, 0) + 1
-        twins.call("attach", name, world.words(), join_at=join_at, role=role, incarnation=newer)
+        newer = twins.going._fence.newest.get(name, 0) + 1
+        twins.call("attach", name, world.promises(), join_at=join_at, role=role, incarnation=newer)
 
     for name in "abc"[: random.randint(1, 3)]:
         attach(name)
@@ -83,7 +87,7 @@ def play(seed: object) -> int:
             attach(random.choice("abcd"))
         elif chance < 0.12:
             twins.call("detach", random.choice("abcd"))
-            twins.restore()  # what an input leaves behind is most of what a snapshot could miss
+            twins.restore()  # the entries of inputs that left are what a snapshot could miss most
         elif chance < 0.17:
             twins.call("admit", random.choice("abcd"))
         elif chance < 0.3:
@@ -101,37 +105,37 @@ def play(seed: object) -> int:
 
 
 def test_a_switch_after_a_restore_forgets_what_has_ended() -> None:
-    """Two events of one key that have ended are no reason for R4, whether the merge still remembers them or not."""
+    """Two events of one key that have ended are no reason for R4, whether the merge still has them or not."""
     for restores in (False, True):
-        merge = Merge(allow_downgrade=True)
-        merge.attach("1", (*R1_WORDS, "key"))
+        merge = Merge(MergeConfig(allow_downgrade=True))
+        merge.attach("1", (*R1_PROMISES, "key"))
         merge.apply("1", Batch.of([a("A", 1, 4), a("A", 1, 4), a("B", 7, 20), f(7)]))
         if restores:
-            merge = Merge.restore(merge.snapshot())
+            merge = restored(snapshot_of(merge))
         merge.apply("1", Batch.of([m("B", 7, 20, 12)]))
         assert merge.algorithm == "r3"
 
 
 def test_a_due_time_that_an_input_left_behind_is_restored() -> None:
-    """Final-only: who promised A has left; whether stable(6) drops it must not depend on a restore."""
-    said = []
+    """Final-only: the input that delivered A has left; whether stable(6) drops A must not depend on a restore."""
+    outputs = []
     for restores in (False, True):
-        merge = Merge("r3", "final-only")
+        merge = Merge(MergeConfig("r3", "final-only"))
         for name in "12":
             merge.attach(name, ("key",))
         merge.apply("1", Batch.of([a("A", 1, 9), f(5)]))
         merge.detach("1")
         if restores:
-            merge = Merge.restore(merge.snapshot())
-        said.append([list(merge.apply("2", Batch.of([f(vc)])).batch.elements()) for vc in (6, 8, 10)])
-    assert said[0] == said[1]
+            merge = restored(snapshot_of(merge))
+        outputs.append([list(merge.apply("2", Batch.of([f(vc)])).batch.elements()) for vc in (6, 8, 10)])
+    assert outputs[0] == outputs[1]
 
 
-def test_going_on_after_a_restore_is_going_on() -> None:
+def test_a_restored_merge_continues_like_the_original() -> None:
     assert sum(play(seed) for seed in range(60)) > 150
 
 
 @pytest.mark.long
-def test_going_on_after_a_restore_is_going_on_for_many_seeds(long_seeds: range) -> None:
+def test_a_restored_merge_continues_like_the_original_for_many_seeds(long_seeds: range) -> None:
     for seed in long_seeds:
         play(f"many {seed}")

@@ -1,4 +1,4 @@
-"""Scenario files: a session in a short notation, ``----``, and what the merge says after each line.
+"""Scenario files: a session in a short notation, ``----``, and what the merge emits after each line.
 
     # algorithm=auto policy=lazy closing=all downgrade=no      (first line, all optional)
     attach a key [join_at=5] [role=observe]
@@ -19,23 +19,24 @@ import pytest
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Insert, Stable, show_time
 from lmerge.core.merge import Merge, Outcome
+from lmerge.core.merge_config import MergeConfig
 from lmerge.core.tdb import Tdb
 from lmerge.errors import LmergeError
 
 FILES = sorted((Path(__file__).parent / "scenarios").glob("*.txt"))
 
 
-def time_of(word: str) -> int:
-    return {"inf": INF, "-inf": NEG_INF}.get(word) or int(word)
+def time_of(field: str) -> int:
+    return {"inf": INF, "-inf": NEG_INF}.get(field) or int(field)
 
 
-def element_of(words: list[str]) -> Element:
-    if words[0] == "insert":
-        return Insert(words[1].encode(), time_of(words[2]), time_of(words[3]))
-    if words[0] == "adjust":
-        return Adjust(words[1].encode(), time_of(words[2]), time_of(words[3]), time_of(words[4]))
-    assert words[0] == "stable", words
-    return Stable(time_of(words[1]))
+def element_of(fields: list[str]) -> Element:
+    if fields[0] == "insert":
+        return Insert(fields[1].encode(), time_of(fields[2]), time_of(fields[3]))
+    if fields[0] == "adjust":
+        return Adjust(fields[1].encode(), time_of(fields[2]), time_of(fields[3]), time_of(fields[4]))
+    assert fields[0] == "stable", fields
+    return Stable(time_of(fields[1]))
 
 
 def shown(element: Element) -> str:
@@ -46,25 +47,27 @@ def shown(element: Element) -> str:
     return " ".join([name, element.payload.decode(), *map(show_time, times)])
 
 
-def step(merge: Merge, words: list[str]) -> Outcome:
-    if words[0] == "attach":
-        options = dict(word.split("=", 1) for word in words[2:] if "=" in word)
-        properties = [word for word in words[2:] if "=" not in word]
+def step(merge: Merge, fields: list[str]) -> Outcome:
+    if fields[0] == "attach":
+        options = dict(field.split("=", 1) for field in fields[2:] if "=" in field)
+        properties = [field for field in fields[2:] if "=" not in field]
         join_at = time_of(options["join_at"]) if "join_at" in options else None
-        return merge.attach(words[1], properties, join_at=join_at, role=options.get("role", "active"))
-    if words[0] in ("admit", "detach"):
-        return merge.admit(words[1]) if words[0] == "admit" else merge.detach(words[1])
-    return merge.apply(words[0], Batch.of([element_of(words[1:])]))
+        return merge.attach(fields[1], properties, join_at=join_at, role=options.get("role", "active"))
+    if fields[0] in ("admit", "detach"):
+        return merge.admit(fields[1]) if fields[0] == "admit" else merge.detach(fields[1])
+    return merge.apply(fields[0], Batch.of([element_of(fields[1:])]))
 
 
 def run(script: str) -> str:
-    """The script with what the merge said under each line."""
+    """Return the script with the output of the merge under each line."""
     lines = script.strip().splitlines()
     options = {"algorithm": "auto", "policy": "lazy", "closing": "all", "downgrade": "no"}
     if lines[0].startswith("# algorithm=") or "policy=" in lines[0] or "downgrade=" in lines[0]:
-        options |= dict(word.split("=", 1) for word in lines[0].split() if "=" in word)
+        options |= dict(field.split("=", 1) for field in lines[0].split() if "=" in field)
     merge = Merge(
-        options["algorithm"], options["policy"], options["closing"], allow_downgrade=options["downgrade"] == "yes"
+        MergeConfig(
+            options["algorithm"], options["policy"], options["closing"], allow_downgrade=options["downgrade"] == "yes"
+        )
     )
     output = Tdb("output")
     result = []

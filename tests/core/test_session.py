@@ -1,4 +1,4 @@
-"""The session format: what is read, what is written, what is refused and with which words."""
+"""The session format: what is read, what is written, what is refused and with which message."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from lmerge.core.batch import Row
 from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF, STABLE
+from lmerge.core.inputs import InputRole
 from lmerge.core.session import (
     AdmitLine,
     AttachLine,
@@ -53,16 +54,16 @@ def test_the_lines_are_those_of_the_design() -> None:
     assert format_event(1, b"A", 2) == '{"payload":"A","vs":1,"ve":2}'
     attach = '{"op":"attach","input":"a","properties":["insert-only","ordered"],"join_at":null,"role":"active"}'
     assert format_attach("a", ("ordered", "insert-only")) == attach
-    assert parse_line(attach, 1) == AttachLine("a", frozenset({"insert-only", "ordered"}), None, "active")
+    assert parse_line(attach, 1) == AttachLine("a", frozenset({"insert-only", "ordered"}), None, InputRole.ACTIVE)
     assert parse_line(format_detach("a"), 1) == DetachLine("a")
     assert format_admit('"a"') == '{"op":"admit","input":"\\"a\\""}'
     assert parse_line(format_admit("a"), 1) == AdmitLine("a")
 
 
 def test_short_attach_lines_and_blank_lines_are_read() -> None:
-    assert parse_line('{"op":"attach","input":"a"}', 1) == AttachLine("a", frozenset(), None, "active")
+    assert parse_line('{"op":"attach","input":"a"}', 1) == AttachLine("a", frozenset(), None, InputRole.ACTIVE)
     joining = parse_line('{"op":"attach","input":"a","join_at":"-inf"}', 1)
-    assert joining == AttachLine("a", frozenset(), NEG_INF, "active")
+    assert joining == AttachLine("a", frozenset(), NEG_INF, InputRole.ACTIVE)
     assert parse_line("  \n", 1) is None
 
 
@@ -91,7 +92,7 @@ def test_short_attach_lines_and_blank_lines_are_read() -> None:
         ('{"op":"attach"}', 'needs "input"'),
         ('{"op":"attach","input":""}', "must be a name"),
         ('{"op":"attach","input":7}', "must be a name"),
-        ('{"op":"attach","input":"a","properties":"key"}', "list of words"),
+        ('{"op":"attach","input":"a","properties":"key"}', "list of strings"),
         ('{"op":"attach","input":"a","properties":["fast"]}', "unknown property 'fast'"),
         ('{"op":"attach","input":"a","role":"boss"}', '"role" must be'),
         ('{"op":"attach","input":"a","join_at":1.5}', "whole number"),
@@ -110,9 +111,16 @@ def test_a_malformed_line_is_named_with_its_problem(text: str, problem: str) -> 
     assert caught.value.line == 7
 
 
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda s: st.lists(s) | st.dictionaries(
-    st.sampled_from(["op", "input", "payload", "vs", "ve", "vold", "vc", "b64"]), s)))
-def test_whatever_comes_is_read_or_refused(item: object) -> None:
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda s: (
+            st.lists(s)
+            | st.dictionaries(st.sampled_from(["op", "input", "payload", "vs", "ve", "vold", "vc", "b64"]), s)
+        ),
+    )
+)
+def test_any_bytes_are_read_or_refused(item: object) -> None:
     with suppress(MalformedLine):
         parse_line(json.dumps(item), 1)
 

@@ -1,4 +1,4 @@
-"""Snapshots: a restored merge goes on exactly as the other would have."""
+"""Snapshots: a restored merge continues exactly as the original would have."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from helpers import WORDS, a, f
+from core_world import PROMISES, a, f
 
-from lmerge.core import engines
 from lmerge.core.batch import Batch
+from lmerge.core.engines import selection
 from lmerge.core.merge import Merge
+from lmerge.core.merge_config import MergeConfig
+from lmerge.core.snapshot import restored, snapshot_of
 from lmerge.errors import UsageError
 from lmerge.testing.generate import joining, ordered, present, reference
 
@@ -19,26 +21,26 @@ GOLDEN = Path(__file__).parent / "golden"
 
 
 def drive(algorithm: str, policy: str, seed: int, *, restore_every: int) -> tuple[list[object], bytes]:
-    """A session of three inputs, one of them joining; everything the merge said, and its last snapshot."""
+    """Play a session of three inputs, one of them joining. Returns the whole output and the last snapshot."""
     random = Random(seed)
     events = reference(random, 15, strict=algorithm == "r0")
     make = present if algorithm in ("r3", "r4") else ordered
     streams = [make(random, events), make(random, events), joining(make(random, events), 12, events)]
-    merge = Merge(algorithm, policy)
+    merge = Merge(MergeConfig(algorithm, policy))
     for at in range(3):
-        merge.attach(str(at), WORDS[algorithm], join_at=12 if at == 2 else None)
-    said: list[object] = []
+        merge.attach(str(at), PROMISES[algorithm], join_at=12 if at == 2 else None)
+    emitted: list[object] = []
     for step in range(3 * 12):
         at = random.randrange(3)
         if streams[at]:
-            said += merge.apply(str(at), Batch.of([streams[at].pop(0)])).batch.elements()
+            emitted += merge.apply(str(at), Batch.of([streams[at].pop(0)])).batch.elements()
         if restore_every and step % restore_every == 0:
-            merge = Merge.restore(merge.snapshot())
+            merge = restored(snapshot_of(merge))
             merge.check()
-    return said, merge.snapshot()
+    return emitted, snapshot_of(merge)
 
 
-@pytest.mark.parametrize("algorithm", WORDS)
+@pytest.mark.parametrize("algorithm", PROMISES)
 def test_a_restored_merge_goes_on_identically(algorithm: str) -> None:
     for seed in range(20):
         policies = ("lazy", "eager", "final-only", "quorum:2") if algorithm in ("r3", "r4") else ("lazy",)
@@ -46,7 +48,7 @@ def test_a_restored_merge_goes_on_identically(algorithm: str) -> None:
             assert drive(algorithm, policy, seed, restore_every=3) == drive(algorithm, policy, seed, restore_every=0)
 
 
-@pytest.mark.parametrize("algorithm", WORDS)
+@pytest.mark.parametrize("algorithm", PROMISES)
 def test_golden_snapshots_are_still_written_and_read(algorithm: str, request: pytest.FixtureRequest) -> None:
     """The format is public: another implementation of the core reads and writes the same bytes."""
     path = GOLDEN / f"{algorithm}.json"
@@ -55,13 +57,13 @@ def test_golden_snapshots_are_still_written_and_read(algorithm: str, request: py
         GOLDEN.mkdir(exist_ok=True)
         path.write_bytes(snapshot + b"\n")
     assert path.read_bytes().rstrip() == snapshot
-    assert Merge.restore(path.read_bytes()).snapshot() == snapshot
+    assert snapshot_of(restored(path.read_bytes())) == snapshot
 
 
 @pytest.mark.parametrize("damage", [b"", b"{}", b"[]", b"null", b"\xff", b'{"version":2}', b'{"version":1}'])
 def test_what_is_no_snapshot_is_refused(damage: bytes) -> None:
     with pytest.raises(UsageError, match="cannot restore"):
-        Merge.restore(damage)
+        restored(damage)
 
 
 def test_a_snapshot_with_a_field_missing_is_refused() -> None:
@@ -69,46 +71,54 @@ def test_a_snapshot_with_a_field_missing_is_refused() -> None:
     for field in document:
         damaged = {key: value for key, value in document.items() if key != field}
         with pytest.raises(UsageError, match="cannot restore"):
-            Merge.restore(json.dumps(damaged).encode())
+            restored(json.dumps(damaged).encode())
 
 
 @pytest.mark.parametrize(
     ("part", "field", "value"),
     [
-        ("inputs", "slot", 10**15), ("inputs", "slot", -1), ("inputs", "slot", 1), ("inputs", "slot", 2**70),
-        ("inputs", "stable", "soon"), ("inputs", "late", None), ("inputs", "join_at", "soon"),
-        ("algorithm", "slots", 10**15), ("algorithm", "nodes", [[1]]), ("algorithm", "nodes", 7),
-        ("algorithm", "max_stable", "soon"), ("algorithm", "right_from", "soon"),
+        ("inputs", "slot", 10**15),
+        ("inputs", "slot", -1),
+        ("inputs", "slot", 1),
+        ("inputs", "slot", 2**70),
+        ("inputs", "stable", "soon"),
+        ("inputs", "late", None),
+        ("inputs", "join_at", "soon"),
+        ("algorithm", "slots", 10**15),
+        ("algorithm", "nodes", [[1]]),
+        ("algorithm", "nodes", 7),
+        ("algorithm", "max_stable", "soon"),
+        ("algorithm", "right_from", "soon"),
     ],
 )
 def test_a_damaged_snapshot_is_refused_before_it_does_harm(part: str, field: str, value: object) -> None:
-    """A number that says how much memory to take is looked at first."""
+    """A number that determines the memory to allocate is checked first."""
     with pytest.raises(UsageError, match="cannot restore"):
-        Merge.restore(damaged(part, field, value))
+        restored(damaged(part, field, value))
 
 
-@pytest.mark.parametrize("algorithm", WORDS)
+@pytest.mark.parametrize("algorithm", PROMISES)
 def test_from_where_on_a_merge_is_right_is_kept_until_it_is_there(algorithm: str) -> None:
-    merge = Merge(algorithm)
-    merge.attach("late", WORDS[algorithm], join_at=20)
+    merge = Merge(MergeConfig(algorithm))
+    merge.attach("late", PROMISES[algorithm], join_at=20)
     merge.admit("late")
     merge.apply("late", Batch.of([f(19)]))
-    snapshot = merge.snapshot()
+    snapshot = snapshot_of(merge)
     assert json.loads(snapshot)["algorithm"]["right_from"] == 20
-    merge = Merge.restore(snapshot)
-    assert merge.snapshot() == snapshot
+    merge = restored(snapshot)
+    assert snapshot_of(merge) == snapshot
     merge.apply("late", Batch.of([f(20)]))
-    assert "right_from" not in json.loads(merge.snapshot())["algorithm"]
+    assert "right_from" not in json.loads(snapshot_of(merge))["algorithm"]
 
 
 @pytest.mark.parametrize(("part", "field"), [("inputs", "stable"), ("algorithm", "max_stable")])
 def test_times_beyond_64_bits_are_the_python_engines_only(part: str, field: str, engine: str) -> None:
     snapshot = damaged(part, field, 2**70)
-    if engine == engines.PYTHON:
-        Merge.restore(snapshot)
+    if engine == selection.PYTHON:
+        restored(snapshot)
     else:
         with pytest.raises(UsageError, match="cannot restore"):
-            Merge.restore(snapshot)
+            restored(snapshot)
 
 
 def damaged(part: str, field: str, value: object) -> bytes:
@@ -119,14 +129,14 @@ def damaged(part: str, field: str, value: object) -> bytes:
 
 
 @pytest.mark.parametrize("algorithm", ["r3", "r4"])
-def test_a_restored_final_only_merge_does_not_wait_for_what_nobody_says_any_more(algorithm: str) -> None:
-    """Who has promised the event has left, and the others go on without it (V.C)."""
-    merge = Merge(algorithm, "final-only")
-    merge.attach("1", WORDS["r3"])
-    merge.attach("2", WORDS["r3"])
+def test_a_restored_final_only_merge_does_not_wait_for_an_event_that_no_input_has_any_more(algorithm: str) -> None:
+    """The input that delivered the event has left, and the others continue without it (V.C)."""
+    merge = Merge(MergeConfig(algorithm, "final-only"))
+    merge.attach("1", PROMISES["r3"])
+    merge.attach("2", PROMISES["r3"])
     merge.apply("1", Batch.of([a("B", 2, 7), f(3)]))
     merge.detach("1")
-    merge = Merge.restore(merge.snapshot())
+    merge = restored(snapshot_of(merge))
     merge.check()
     merge.apply("2", Batch.of([a("C", 5, 9), f(20)]))
     merge.check()

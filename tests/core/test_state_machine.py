@@ -1,13 +1,13 @@
-"""Hypothesis drives a merge: inputs attach, join, speak, leave, break promises; it is restored in between.
+"""Hypothesis drives a merge: inputs attach, join, publish, leave, break promises; it is restored in between.
 
-What inputs say is drawn step by step, so they are not consistent with each other: the invariants that must hold all
-the same are those of the index (check), a legal output stream, and the live events. Each algorithm has a machine.
+The elements are drawn step by step, so inputs are not consistent with each other. Nevertheless the invariants of the
+index hold (check), the output is a legal stream, and the live events are right. Each algorithm has a machine.
 """
 
 from __future__ import annotations
 
 import pytest
-from helpers import INDEX_POLICIES, WORDS
+from core_world import INDEX_POLICIES, PROMISES
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -22,6 +22,7 @@ from hypothesis.stateful import (
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, Adjust, Element, Insert, Stable
 from lmerge.core.merge import Merge
+from lmerge.core.merge_config import MergeConfig
 from lmerge.core.tdb import Tdb
 from lmerge.errors import InputViolation
 from lmerge.testing.oracle import Follow
@@ -36,7 +37,7 @@ elements = st.one_of(inserts, inserts, adjusts, st.builds(Stable, st.one_of(time
 
 
 class MergeMachine(RuleBasedStateMachine):
-    """One merge and what each input has said so far."""
+    """One merge and the table of each input so far."""
 
     algorithm = "r3"
 
@@ -46,48 +47,51 @@ class MergeMachine(RuleBasedStateMachine):
         auto = data.draw(st.booleans())
         self.follow = Follow(
             Merge(
-                "auto" if auto else self.algorithm, data.draw(st.sampled_from(policies)),
-                data.draw(st.sampled_from(["all", "any", "quorum:2"])),
-                allow_downgrade=auto and data.draw(st.booleans()),
+                MergeConfig(
+                    "auto" if auto else self.algorithm,
+                    data.draw(st.sampled_from(policies)),
+                    data.draw(st.sampled_from(["all", "any", "quorum:2"])),
+                    allow_downgrade=auto and data.draw(st.booleans()),
+                )
             ),
             compatible=False,
         )
-        self.said: dict[str, Tdb] = {}
+        self.streams: dict[str, Tdb] = {}
 
     @rule(name=names, join_at=st.one_of(st.none(), times), role=st.sampled_from(["active"] * 4 + ["observe"]))
     def attach(self, name: str, join_at: int | None, role: str) -> None:
         if not self.follow.merge.is_attached(name):
-            self.follow.attach(name, WORDS[self.algorithm], join_at=join_at, role=role)
-            self.said[name] = Tdb(name)
+            self.follow.attach(name, PROMISES[self.algorithm], join_at=join_at, role=role)
+            self.streams[name] = Tdb(name)
 
     @rule(name=st.sampled_from(NAMES), stream=st.lists(elements, min_size=1, max_size=6))
-    def say(self, name: str, stream: list[Element]) -> None:
-        """Mostly legal elements: what a lone stream may not say is left out, but once in a while."""
+    def publish(self, name: str, stream: list[Element]) -> None:
+        """Publish mostly legal elements: illegal ones of a single stream are left out, except sometimes."""
         merge = self.follow.merge
         if not merge.is_attached(name):
             return
         legal = []
         for element in stream:
             try:
-                self.said[name].apply(element)
+                self.streams[name].apply(element)
             except InputViolation:
                 continue
             legal.append(element)
         for element in legal:
-            self.follow._current[name] = Tdb(name)  # the oracle's own copy is not needed here
+            self.follow._current[name] = Tdb(name)  # the copy of the oracle is not needed here
             outcome = merge.apply(name, _batch(element))
             self.follow._checked(outcome)
             if any(d.input == name for d in outcome.detached):
                 return
 
     @rule(name=st.sampled_from(NAMES), element=elements)
-    def say_anything(self, name: str, element: Element) -> None:
-        """Legal or not; an input that ends here must leave everything else in order."""
+    def publish_anything(self, name: str, element: Element) -> None:
+        """Publish legal or illegal elements; an input that ends here must not disturb the rest."""
         if self.follow.merge.is_attached(name):
             outcome = self.follow.merge.apply(name, _batch(element))
             self.follow._checked(outcome)
-            violation = _violation(self.said[name], element)
-            # Below the output's stable point nobody can tell whether an event was known.
+            violation = _violation(self.streams[name], element)
+            # Below the output's stable point it is not known whether an event existed.
             ignorable = violation is None or violation.code == "unknown-event"
             assert ignorable or outcome.detached, f"{violation} was not noticed"
 
@@ -112,9 +116,9 @@ class MergeMachine(RuleBasedStateMachine):
             self.follow.merge.check()
 
 
-def _violation(said: Tdb, element: Element) -> InputViolation | None:
+def _violation(stream: Tdb, element: Element) -> InputViolation | None:
     try:
-        said.apply(element)
+        stream.apply(element)
     except InputViolation as violation:
         return violation
     return None
@@ -124,11 +128,17 @@ def _batch(element: Element) -> Batch:
     return Batch.of([element])
 
 
-@pytest.mark.parametrize("algorithm", WORDS)
-def test_a_merge_stays_in_order_whatever_happens(algorithm: str) -> None:
+@pytest.mark.parametrize("sessions", [60, pytest.param(600, marks=pytest.mark.long)])
+@pytest.mark.parametrize("algorithm", PROMISES)
+def test_a_merge_stays_in_order_whatever_happens(algorithm: str, sessions: int) -> None:
     machine = type(f"Machine{algorithm}", (MergeMachine,), {"algorithm": algorithm})
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         machine,
-        settings=settings(max_examples=120, stateful_step_count=25, deadline=None, derandomize=True,
-                          suppress_health_check=list(HealthCheck)),
+        settings=settings(
+            max_examples=sessions,
+            stateful_step_count=25,
+            deadline=None,
+            derandomize=True,
+            suppress_health_check=list(HealthCheck),
+        ),
     )

@@ -1,16 +1,19 @@
-"""Bad input at the core (the issue's list): which error, which element; that input only; the rest goes on."""
+"""Bad input at the core: the error, the element, the end of that input only; the others continue."""
 
 from __future__ import annotations
 
 import pytest
-from helpers import R0_WORDS, R1_WORDS, R2_WORDS, a, f, m
+from core_world import R0_PROMISES, R1_PROMISES, R2_PROMISES, a, f, m
 
 from lmerge.core.batch import Batch
+from lmerge.core.elements import Element
 from lmerge.core.merge import Merge
+from lmerge.core.merge_config import MergeConfig
+from lmerge.core.snapshot import snapshot_of
 from lmerge.errors import PropertiesTooWeak, UnknownInput, UsageError
 
 KEY = ("key",)
-CASES = {
+CASES: dict[str, tuple[tuple[str, ...], list[Element], Element, str]] = {
     "insert that ends before it starts": (KEY, [], a("X", 9, 8), "end-before-start"),
     "adjust that ends before it starts": (KEY, [a("X", 9, 12)], m("X", 9, 12, 8), "end-before-start"),
     "insert below its own stable": (KEY, [f(10)], a("X", 9, 12), "insert-below-stable"),
@@ -21,24 +24,24 @@ CASES = {
     "adjust with Ve below stable": (KEY, [a("X", 5, 18), f(10)], m("X", 5, 18, 9), "adjust-below-stable"),
     "removal of a half-frozen event": (KEY, [a("X", 5, 18), f(10)], m("X", 5, 18, 5), "adjust-below-stable"),
     "duplicate key under R3": (KEY, [a("X", 5, 18)], a("X", 5, 20), "duplicate-key"),
-    "duplicate key under R2": (R2_WORDS, [a("X", 5, 18)], a("X", 5, 18), "duplicate-key"),
-    "order broken under R0 by a tie": (R0_WORDS, [a("X", 5, 18)], a("Y", 5, 18), "out-of-order"),
-    "order broken under R0": (R0_WORDS, [a("X", 5, 18)], a("Y", 4, 18), "out-of-order"),
-    "order broken under R1": (R1_WORDS, [a("X", 5, 18)], a("Y", 4, 18), "out-of-order"),
-    "order broken under R2": (R2_WORDS, [a("X", 5, 18)], a("Y", 4, 18), "out-of-order"),
+    "duplicate key under R2": (R2_PROMISES, [a("X", 5, 18)], a("X", 5, 18), "duplicate-key"),
+    "order broken under R0 by a tie": (R0_PROMISES, [a("X", 5, 18)], a("Y", 5, 18), "out-of-order"),
+    "order broken under R0": (R0_PROMISES, [a("X", 5, 18)], a("Y", 4, 18), "out-of-order"),
+    "order broken under R1": (R1_PROMISES, [a("X", 5, 18)], a("Y", 4, 18), "out-of-order"),
+    "order broken under R2": (R2_PROMISES, [a("X", 5, 18)], a("Y", 4, 18), "out-of-order"),
     "order promised under R3": ((*KEY, "ordered"), [a("X", 5, 18)], a("Y", 4, 18), "out-of-order"),
-    "adjust under R1": (R1_WORDS, [a("X", 5, 18)], m("X", 5, 18, 20), "adjust-not-promised"),
+    "adjust under R1": (R1_PROMISES, [a("X", 5, 18)], m("X", 5, 18, 20), "adjust-not-promised"),
     "stable going back": (KEY, [f(10)], f(9), "stable-backwards"),
-    "stable going back under R0": (R0_WORDS, [f(10)], f(9), "stable-backwards"),
+    "stable going back under R0": (R0_PROMISES, [f(10)], f(9), "stable-backwards"),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_offender_is_named_and_ends_alone(name: str) -> None:
-    words, before, offender, code = CASES[name]
+    promises, before, offender, code = CASES[name]
     merge = Merge()
-    merge.attach("good", words)
-    merge.attach("bad", words)
+    merge.attach("good", promises)
+    merge.attach("bad", promises)
     merge.apply("bad", Batch.of(before))
     outcome = merge.apply("bad", Batch.of([offender, a("never", 40, 41)]))
     merge.check()
@@ -67,7 +70,7 @@ def test_the_elements_before_the_offender_are_merged() -> None:
 def test_ties_in_another_order_are_found_out_under_r1() -> None:
     merge = Merge()
     for name in ("x", "y"):
-        merge.attach(name, R1_WORDS)
+        merge.attach(name, R1_PROMISES)
     merge.apply("x", Batch.of([a("A", 1, 5), a("B", 1, 5)]))
     outcome = merge.apply("y", Batch.of([a("B", 1, 5), a("A", 1, 5)]))
     assert outcome.batch.count == 0
@@ -76,10 +79,10 @@ def test_ties_in_another_order_are_found_out_under_r1() -> None:
 
 
 def test_a_waiting_input_that_breaks_its_key_is_the_one_that_ends() -> None:
-    """Its elements are merged when another input's stable lets it join: the other must not pay for it."""
-    merge = Merge("r2")
-    merge.attach("x", R2_WORDS)
-    merge.attach("late", R2_WORDS, join_at=5)
+    """Its elements are merged when another input's stable lets it join; the other input must not end."""
+    merge = Merge(MergeConfig("r2"))
+    merge.attach("x", R2_PROMISES)
+    merge.attach("late", R2_PROMISES, join_at=5)
     merge.apply("late", Batch.of([a("A", 6, 9), a("A", 6, 9)]))
     outcome = merge.apply("x", Batch.of([f(5), a("B", 7, 9)]))
     assert [d.input for d in outcome.detached] == ["late"]
@@ -101,32 +104,32 @@ def test_an_observer_is_checked_and_never_merged() -> None:
 
 def test_an_unknown_input_is_a_usage_error() -> None:
     merge = Merge()
-    with pytest.raises(UnknownInput, match="'nobody'"):
-        merge.apply("nobody", Batch.of([f(1)]))
-    with pytest.raises(UnknownInput, match="'nobody'"):
-        merge.detach("nobody")
+    with pytest.raises(UnknownInput, match="'missing'"):
+        merge.apply("missing", Batch.of([f(1)]))
+    with pytest.raises(UnknownInput, match="'missing'"):
+        merge.detach("missing")
 
 
 def test_what_cannot_be_asked_for_is_refused_and_changes_nothing() -> None:
-    merge = Merge("r2")
-    before = merge.snapshot()
+    merge = Merge(MergeConfig("r2"))
+    before = snapshot_of(merge)
     with pytest.raises(UsageError, match="unknown property"):
         merge.attach("x", ("fast",))
     with pytest.raises(UsageError, match="unknown role"):
-        merge.attach("x", R2_WORDS, role="boss")
+        merge.attach("x", R2_PROMISES, role="boss")
     with pytest.raises(PropertiesTooWeak, match="fixed to r2"):
         merge.attach("x", ("key",))
-    assert merge.snapshot() == before
+    assert snapshot_of(merge) == before
     with pytest.raises(UsageError, match="needs r3 or r4"):
-        Merge("r1", "final-only")
+        Merge(MergeConfig("r1", "final-only"))
     with pytest.raises(UsageError, match="unknown algorithm"):
-        Merge("r9")
+        Merge(MergeConfig("r9"))
     with pytest.raises(UsageError, match="downgraded"):
-        Merge("r1", allow_downgrade=True)
+        Merge(MergeConfig("r1", allow_downgrade=True))
     huge = "9" * 20
     for policy in ("", "laziest", "quorum:", "quorum:0", "quorum:x", "lazy+lag:", "lazy+lag:-1", f"quorum:{huge}"):
         with pytest.raises(UsageError):
-            Merge(policy=policy)
+            Merge(MergeConfig(policy=policy))
     for closing in ("", "none", "quorum:0"):
         with pytest.raises(UsageError):
-            Merge(closing=closing)
+            Merge(MergeConfig(closing=closing))

@@ -1,4 +1,4 @@
-"""The surrounding of ``scripts/bare.sh``: nothing but what README asks for, whatever this machine has."""
+"""The environment of ``scripts/bare.sh``: only what the README requires, whatever this machine has."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a folder of lin
 
 
 def bare(folder: Path, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """A command in that surrounding; ``folder`` keeps the copy of the project."""
+    """Run a command in that environment. ``folder`` holds the copy of the project."""
     return subprocess.run(
-        [str(ROOT / "scripts" / "bare.sh"), *command], capture_output=True, text=True, check=False,
+        [str(ROOT / "scripts" / "bare.sh"), *command],
+        capture_output=True,
+        text=True,
+        check=False,
         env={**os.environ, "BARE_DIR": str(folder), "PYTHON": sys.executable, **environment},
     )
 
 
-def test_there_is_neither_rust_nor_java_and_no_word_of_them(tmp_path: Path) -> None:
+def test_there_is_neither_rust_nor_java_nor_a_variable_for_them(tmp_path: Path) -> None:
     look = "type -P cargo rustc rustup java javac; env"
     done = bare(
-        tmp_path, "bash", "-c", look, JAVA_HOME="/opt/java", LMERGE_REQUIRE_NATIVE="1", CI="true", PIP_INDEX_URL="here",
+        tmp_path, "bash", "-c", look, JAVA_HOME="/opt/java", LMERGE_REQUIRE_NATIVE="1", CI="true", PIP_INDEX_URL="here"
     )
     variables = dict(line.split("=", 1) for line in done.stdout.splitlines())
     assert variables["PATH"] == str(tmp_path / "bin")
@@ -52,10 +55,10 @@ def test_the_exit_code_is_the_commands(tmp_path: Path, code: int) -> None:
     assert bare(tmp_path, "bash", "-c", f"exit {code}").returncode == code
 
 
-def test_without_a_command_it_says_what_it_is_for(tmp_path: Path) -> None:
+def test_without_a_command_it_prints_its_purpose(tmp_path: Path) -> None:
     done = bare(tmp_path)
     assert done.returncode == 2
-    assert "runs COMMAND in the surrounding that README asks for" in done.stderr
+    assert "runs COMMAND in the environment that README requires" in done.stderr
 
 
 SET_UP = """

@@ -26,7 +26,11 @@ def demo(*options: str) -> Iterator[subprocess.Popen[str]]:
     """The running demo, in a session and a scratch folder of its own, both gone when the test ends."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
         process = subprocess.Popen(
-            [*COMMAND, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+            [*COMMAND, *options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
             env={**os.environ, "TMPDIR": scratch},
         )
         try:
@@ -53,7 +57,7 @@ def descendants(pid: int) -> set[int]:
     return children
 
 
-def test_a_killed_winner_costs_nothing_and_the_verdict_says_so() -> None:
+def test_a_killed_winner_costs_nothing_and_the_verdict_is_right() -> None:
     with demo("--seconds", "24", "--kills", "1", "--server-kills", "1", "--json") as process:
         stdout, stderr = process.communicate(timeout=200)
     assert process.returncode == 0, stderr

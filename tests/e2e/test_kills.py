@@ -1,6 +1,6 @@
-"""Real processes under load, killed, stopped and cut off for real; a judge checks every element of the output.
+"""Real processes under load are killed, stopped and cut off; a judge checks every element of the output.
 
-``bench/kills.py`` does the work and measures as well; here only what must be right is asked for, on any machine.
+``bench/kills.py`` does the work and also measures. These tests check only what must be right on any machine.
 """
 
 from __future__ import annotations
@@ -20,10 +20,15 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def kills(*arguments: str, timeout_s: float = 250.0) -> str:
-    """What ``bench.kills`` printed; it was right."""
+    """Run ``bench.kills``, assert that its output was right, and return what it printed."""
     done = subprocess.run(
-        [sys.executable, "-m", "bench.kills", *arguments], cwd=ROOT, capture_output=True, text=True,
-        timeout=timeout_s, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False,
+        [sys.executable, "-m", "bench.kills", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=False,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "lost 0, duplicated 0, unexpected 0, with a wrong end 0; contradictions 0, gaps 0" in done.stdout

@@ -1,4 +1,4 @@
-"""What the tests of the flight replicas share: slices of the real table, and the judge's table of the same days."""
+"""Fixtures for the tests of the flight replicas: slices of the real table, and the judge's table of the same days."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from datetime import date
 
 import pytest
 
-from lmerge.cli.demo_judge import Judge
 from lmerge.core.elements import Event
-from replicas.flights.flight import Flight, read_flights
-from replicas.flights.source import Days
+from lmerge.demo.judge import FlightsJudge
+from lmerge_replicas.flights.flight import Flight, read_flights
+from lmerge_replicas.flights.source import Days
 
 BLIZZARD = Days(date(2013, 2, 7), date(2013, 2, 10))  # 1,100 of 3,300 flights cancelled, the rest late or diverted
 
@@ -22,6 +22,6 @@ def blizzard() -> list[Flight]:
 
 @pytest.fixture(scope="session")
 def blizzard_events() -> list[Event]:
-    """What the judge expects of those days."""
-    with Judge(BLIZZARD) as judge:
+    """The judge's events of those days."""
+    with FlightsJudge(BLIZZARD) as judge:
         return judge.events()

@@ -1,18 +1,21 @@
-"""Local clocks to lifetimes: the replicas' Python against DuckDB's SQL, over the whole table, and by hand."""
+"""The conversion of local clocks to lifetimes: Python against DuckDB's SQL, over the whole table, and by hand."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import date, datetime, timezone
+from typing import Any
 
 import pytest
 
-from lmerge.cli.demo_judge import Judge, RawCounts, require_packages
 from lmerge.core.elements import INF, Event
+from lmerge.demo.judge import FlightsJudge, RawCounts, require_packages
 from lmerge.errors import UsageError
-from replicas.flights import source
-from replicas.flights.flight import MINUTE, NEW_YORK, SECOND, Clock, Flight, read_flights, to_flight
-from replicas.flights.source import Days, Row, airport_zones, read_rows
+from lmerge_replicas.flights import source
+from lmerge_replicas.flights.flight import DAY, MINUTE, NEW_YORK, SECOND, Clock, Flight, read_flights, to_flight
+from lmerge_replicas.flights.source import Days, Row, airport_zones, read_rows
+from lmerge_replicas.flights.style import final_at
+from lmerge_replicas.flights.timetable import SETTLED_AFTER
 
 
 @pytest.fixture(scope="module")
@@ -21,29 +24,29 @@ def year() -> list[Flight]:
 
 
 @pytest.fixture(scope="module")
-def judge() -> Iterator[Judge]:
-    with Judge(Days()) as judge:
+def judge() -> Iterator[FlightsJudge]:
+    with FlightsJudge(Days()) as judge:
         yield judge
 
 
-def utc(*clock: int) -> int:
-    return int(datetime(*clock, tzinfo=timezone.utc).timestamp()) * SECOND  # type: ignore[misc]
+def utc(year: int, month: int, day: int, hour: int, minute: int) -> int:
+    return int(datetime(year, month, day, hour, minute, tzinfo=timezone.utc).timestamp()) * SECOND
 
 
 def row(month: int, day: int, sched_dep: int, sched_arr: int, dest: str, **changes: int | None) -> Row:
-    fields = {"dep_delay": 0, "arr_delay": 0, **changes}
-    return Row(2013, month, day, sched_dep, fields["dep_delay"], sched_arr, fields["arr_delay"], "ZZ", 1, "JFK", dest)
+    fields: dict[str, Any] = {"dep_delay": 0, "arr_delay": 0, **changes}
+    return Row(2013, month, day, sched_dep, fields["dep_delay"], sched_arr, fields["arr_delay"], "ZZ", "1", "JFK", dest)
 
 
 def flight(month: int, day: int, sched_dep: int, sched_arr: int, dest: str, **changes: int | None) -> Flight:
     return to_flight(row(month, day, sched_dep, sched_arr, dest, **changes), airport_zones()[dest], Clock())
 
 
-def test_every_lifetime_of_the_year_is_what_duckdb_computes(year: list[Flight], judge: Judge) -> None:
+def test_every_lifetime_of_the_year_is_what_duckdb_computes(year: list[Flight], judge: FlightsJudge) -> None:
     assert [Event(f.vs, f.payload, f.ve) for f in year if not f.is_cancelled] == judge.events()
 
 
-def test_the_table_holds_what_the_documents_say_of_it(year: list[Flight], judge: Judge) -> None:
+def test_the_table_is_as_documented(year: list[Flight], judge: FlightsJudge) -> None:
     counts = RawCounts(336_776, cancelled=8_255, diverted=1_175, clamped=0, clocks=327_346, clocks_agree=327_345)
     assert judge.counts() == counts
     assert sum(f.is_cancelled for f in year) == 8_255
@@ -67,6 +70,15 @@ def test_no_clock_of_the_table_is_ambiguous(year: list[Flight]) -> None:
             hour_before = clock.to_local(instant - 60 * MINUTE, zone)
             hour_after = clock.to_local(instant + 60 * MINUTE, zone)
             assert clock.to_local(instant, zone) not in (hour_before, hour_after)
+
+
+def test_what_a_join_leaves_out_is_settled(year: list[Flight]) -> None:
+    """The margin holds for every flight of the table, also for flights that wait until those before them are final."""
+    clock, latest = Clock(), 0
+    for f in year:
+        day = clock.to_local(f.vs, NEW_YORK) // DAY * DAY
+        latest = max(latest, final_at(f), 0 if f.is_diverted else f.ve)
+        assert latest < clock.to_utc(day, NEW_YORK) + SETTLED_AFTER
 
 
 def test_winter_and_summer_differ_by_an_hour() -> None:

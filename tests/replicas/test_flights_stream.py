@@ -1,4 +1,4 @@
-"""Each replica's physical stream: the same table, promises kept, and mergeable whoever is killed and joins again."""
+"""Each replica's physical stream: it gives the same table, keeps its promises, and merges despite kills and joins."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from itertools import chain, pairwise
 
 import pytest
 
-from lmerge.core.batch import Batch
+from lmerge.core.batch import AnyBatch, Batch
 from lmerge.core.elements import ADJUST, INF, INSERT, STABLE, Adjust, Event, Insert, Stable
 from lmerge.core.merge import Merge
 from lmerge.core.tdb import Tdb
-from replicas.flights.flight import HOUR, MINUTE, Flight
-from replicas.flights.stream import FlightStream
-from replicas.flights.style import HOLD, LEAD, STYLES, Style, final_at
+from lmerge_replicas.flights.flight import HOUR, MINUTE, Flight
+from lmerge_replicas.flights.stream import FlightStream
+from lmerge_replicas.flights.style import HOLD, LEAD, STYLES, Style, final_at
 
 ALL = [pytest.param(style, id=name) for name, style in STYLES.items()]
 NOON = 12 * HOUR
@@ -32,7 +32,7 @@ def test_an_aggressive_replica_revises_a_late_departure_puts_off_and_corrects() 
     late = Flight(NOON, b"p", NOON + 2 * HOUR, NOON + HOUR, NOON + 4 * HOUR - MINUTE)
     assert changes(STYLES["aggressive"], late) == [
         Insert(b"p", NOON, NOON + 2 * HOUR),
-        Adjust(b"p", NOON, NOON + 2 * HOUR, NOON + 3 * HOUR),  # known at the departure
+        Adjust(b"p", NOON, NOON + 2 * HOUR, NOON + 3 * HOUR),  # news at the departure
         Adjust(b"p", NOON, NOON + 3 * HOUR, NOON + 3 * HOUR + HOLD),  # overdue
         Adjust(b"p", NOON, NOON + 3 * HOUR + HOLD, NOON + 4 * HOUR),  # overdue again
         Adjust(b"p", NOON, NOON + 4 * HOUR, NOON + 4 * HOUR - MINUTE),  # landed
@@ -65,10 +65,10 @@ def test_a_conservative_replica_never_mentions_a_cancelled_flight() -> None:
     assert changes(STYLES["conservative"], Flight(NOON, b"p", NOON + HOUR, None, NOON)) == []
 
 
-def test_a_conservative_replica_says_only_inserts_in_order(blizzard: list[Flight]) -> None:
-    said = [e for e in elements(STYLES["conservative"], *blizzard) if not isinstance(e, Stable)]
-    assert all(isinstance(e, Insert) for e in said)
-    assert all((a.vs, a.payload) < (b.vs, b.payload) for a, b in pairwise(said))
+def test_a_conservative_replica_publishes_only_inserts_in_order(blizzard: list[Flight]) -> None:
+    inserts = [e for e in elements(STYLES["conservative"], *blizzard) if not isinstance(e, Stable)]
+    assert all(isinstance(e, Insert) for e in inserts)
+    assert all((a.vs, a.payload) < (b.vs, b.payload) for a, b in pairwise(inserts))
 
 
 def test_an_open_ended_replica_opens_every_event_and_out_of_order(blizzard: list[Flight]) -> None:
@@ -86,7 +86,7 @@ def test_the_days_exercise_every_kind_of_news(blizzard: list[Flight]) -> None:
 
 @pytest.mark.parametrize("style", ALL)
 def test_a_stream_reconstitutes_to_the_table_and_keeps_its_own_stable_points(
-    style: Style, blizzard: list[Flight], blizzard_events: list[Event],
+    style: Style, blizzard: list[Flight], blizzard_events: list[Event]
 ) -> None:
     tdb = Tdb(style.name)
     for step in FlightStream(blizzard, style).steps():
@@ -97,7 +97,7 @@ def test_a_stream_reconstitutes_to_the_table_and_keeps_its_own_stable_points(
 
 
 def with_another_future(flight: Flight, t: int) -> Flight:
-    """``flight`` with everything that is not known before ``t`` changed."""
+    """Return ``flight`` with all news from ``t`` on changed."""
     if final_at(flight) < t:
         return flight
     departed = flight.departed
@@ -108,7 +108,7 @@ def with_another_future(flight: Flight, t: int) -> Flight:
 
 @pytest.mark.parametrize("style", ALL)
 @pytest.mark.parametrize("hours", [3, 30, 31, 50, 77])
-def test_a_stream_says_nothing_before_it_is_known(style: Style, hours: int, blizzard: list[Flight]) -> None:
+def test_a_stream_publishes_nothing_before_its_time(style: Style, hours: int, blizzard: list[Flight]) -> None:
     t = blizzard[0].vs // HOUR * HOUR + hours * HOUR
     other = [with_another_future(flight, t) for flight in blizzard]
     assert other != blizzard
@@ -132,16 +132,16 @@ def test_stable_points_follow_the_clock_but_for_the_conservative_one(blizzard: l
     for style in STYLES.values():
         for step in FlightStream(blizzard, style).steps():
             points = [e.vc for e in step.batch.elements() if isinstance(e, Stable) and e.vc != INF]
-            assert points == [step.until][:len(points)] or style.waits
+            assert points == [step.until][: len(points)] or style.waits
             assert all(point <= step.until for point in points)
 
 
-def test_no_departure_is_known_before_the_announcement(blizzard: list[Flight]) -> None:
+def test_no_departure_is_published_before_the_announcement(blizzard: list[Flight]) -> None:
     assert all(f.departed is None or f.departed > f.vs - LEAD for f in blizzard)
 
 
 class Race:
-    """Three replicas feeding one merge in a random order, with kills and joins; the output is checked as it comes."""
+    """Feed one merge from three replicas in a random order, with kills and joins. The output is checked as it comes."""
 
     def __init__(self, flights: list[Flight], seed: int) -> None:
         self.flights, self.random = flights, random.Random(seed)
@@ -161,7 +161,7 @@ class Race:
         assert not outcome.detached
         self.take(outcome.batch)
 
-    def take(self, batch: Batch) -> None:
+    def take(self, batch: AnyBatch) -> None:
         self.output.apply_batch(batch)
 
     def run(self, kills: int) -> None:
@@ -182,7 +182,7 @@ class Race:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_merge_of_all_three_is_the_table_whoever_is_killed(
-    seed: int, blizzard: list[Flight], blizzard_events: list[Event],
+    seed: int, blizzard: list[Flight], blizzard_events: list[Event]
 ) -> None:
     race = Race(blizzard, seed)
     race.run(kills=3)
@@ -194,7 +194,7 @@ def test_the_merge_of_all_three_is_the_table_whoever_is_killed(
 @pytest.mark.parametrize("style", ALL)
 @pytest.mark.parametrize("hours", [0, 7, 30, 55, 200])
 def test_a_stream_joined_at_any_hour_holds_every_event_that_ends_from_there_on(
-    style: Style, hours: int, blizzard: list[Flight], blizzard_events: list[Event],
+    style: Style, hours: int, blizzard: list[Flight], blizzard_events: list[Event]
 ) -> None:
     join_at = blizzard[0].vs // HOUR * HOUR + hours * HOUR
     tdb = Tdb(style.name)

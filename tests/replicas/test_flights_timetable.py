@@ -1,4 +1,4 @@
-"""The timetable: day by day it is the table, and a join from it is the join from the whole table."""
+"""The timetable: all its days are the table, and a join from it is the join from the whole table."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lmerge.core.elements import INF
-from replicas.flights.flight import DAY, HOUR, NEW_YORK, Clock, Flight, midnight, read_flights
-from replicas.flights.source import Days
-from replicas.flights.stream import FlightStream, Step
-from replicas.flights.style import STYLES, final_at
-from replicas.flights.timetable import SETTLED_AFTER, Timetable
+from lmerge_replicas.flights.flight import HOUR, NEW_YORK, Clock, Flight, midnight, read_flights
+from lmerge_replicas.flights.source import Days
+from lmerge_replicas.flights.stream import FlightStream, StreamStep
+from lmerge_replicas.flights.style import STYLES
+from lmerge_replicas.flights.timetable import Timetable
 
 DAYS = Days(date(2013, 2, 1), date(2013, 2, 14))  # with the storm of the 9th
 FIRST = Clock().to_utc(midnight(DAYS.first), NEW_YORK)
@@ -47,16 +47,7 @@ def test_the_whole_year_is_there_and_in_order_without_reading_it() -> None:
     assert len(late) < 6_000
 
 
-def test_what_a_join_leaves_out_is_settled(flights: list[Flight]) -> None:
-    """The margin holds for every flight of the table, also for what waits until those before it are final."""
-    clock, latest = Clock(), 0
-    for flight in read_flights(Days()):
-        day = clock.to_local(flight.vs, NEW_YORK) // DAY * DAY
-        latest = max(latest, final_at(flight), 0 if flight.is_diverted else flight.ve)
-        assert latest < clock.to_utc(day, NEW_YORK) + SETTLED_AFTER
-
-
-def told(stream: FlightStream, now: int, join_at: int) -> list[object]:
+def elements_of(stream: FlightStream, now: int, join_at: int) -> list[object]:
     return [stream.join(now, join_at), *stream.steps()]
 
 
@@ -64,16 +55,17 @@ def told(stream: FlightStream, now: int, join_at: int) -> list[object]:
 @settings(max_examples=12)
 @given(now=st.integers(-6, 16 * 24), behind=st.sampled_from([0, 1, 30, 100, None]))
 def test_a_join_from_the_timetable_is_the_join_from_the_whole_table(
-    timetable: Timetable, flights: list[Flight], style: object, now: int, behind: int | None,
+    timetable: Timetable, flights: list[Flight], style: object, now: int, behind: int | None
 ) -> None:
     assert isinstance(style, type(STYLES["aggressive"]))
     now_us = FIRST + now * HOUR
     join_at = INF if behind is None else now_us - behind * HOUR
-    assert told(FlightStream(timetable, style), now_us, join_at) == told(FlightStream(flights, style), now_us, join_at)
+    from_timetable, from_table = FlightStream(timetable, style), FlightStream(flights, style)
+    assert elements_of(from_timetable, now_us, join_at) == elements_of(from_table, now_us, join_at)
 
 
 @pytest.mark.parametrize("style", STYLES.values(), ids=lambda style: style.name)
 def test_from_the_beginning_it_is_the_same_stream(timetable: Timetable, flights: list[Flight], style: object) -> None:
     assert isinstance(style, type(STYLES["aggressive"]))
-    steps: list[Step] = list(FlightStream(timetable, style).steps())
+    steps: list[StreamStep] = list(FlightStream(timetable, style).steps())
     assert steps == list(FlightStream(flights, style).steps())

@@ -8,25 +8,25 @@ from typing import Any
 
 import grpc
 import pytest
-from service_world import MERGE, Ending, Publisher, World, adj, batch_message, ins, stable
+from service_world import MERGE, Ending, RawPublisher, World, adj, batch_message, ins, stable
 
 from lmerge.core.elements import Event
 from lmerge.wire.generated import lmerge_pb2 as pb
 
 pytestmark = pytest.mark.usefixtures("engine")
 
-Fault = Callable[[Publisher], Awaitable[None]]
+Fault = Callable[[RawPublisher], Awaitable[None]]
 
 
-def elements(*said: Any) -> Fault:
-    async def send(publisher: Publisher) -> None:
-        await publisher.send(*said)
+def elements(*sent_elements: Any) -> Fault:
+    async def send(publisher: RawPublisher) -> None:
+        await publisher.send(*sent_elements)
 
     return send
 
 
 def raw(**columns: Any) -> Fault:
-    async def send(publisher: Publisher) -> None:
+    async def send(publisher: RawPublisher) -> None:
         message = batch_message([ins("p", 6, 7), ins("q", 7, 8)])
         for name, value in columns.items():
             setattr(message, name, value)
@@ -36,13 +36,13 @@ def raw(**columns: Any) -> Fault:
 
 
 def sequence(number: int) -> Fault:
-    async def send(publisher: Publisher) -> None:
+    async def send(publisher: RawPublisher) -> None:
         await publisher.send_message(batch_message([ins("p", 6, 7)]), sequence=number)
 
     return send
 
 
-async def attach_again(publisher: Publisher) -> None:
+async def attach_again(publisher: RawPublisher) -> None:
     await publisher.attach("bad", MERGE)
 
 
@@ -61,19 +61,23 @@ MALFORMED: dict[str, tuple[Fault, grpc.StatusCode, str]] = {
     "short column": (raw(vs=b"12345678"), grpc.StatusCode.INVALID_ARGUMENT, "column vs has 8 bytes"),
     "unknown kind": (raw(kinds=b"\x00\x07"), grpc.StatusCode.INVALID_ARGUMENT, "element 1: unknown kind 7"),
     "payload ends": (
-        raw(payload_ends=array("I", [2, 1]).tobytes()), grpc.StatusCode.INVALID_ARGUMENT,
+        raw(payload_ends=array("I", [2, 1]).tobytes()),
+        grpc.StatusCode.INVALID_ARGUMENT,
         "column payload_ends, element 1",
     ),
     "payload too large": (
-        elements(ins("p", 6, 7), ins(b"p" * 2_000, 6, 7)), grpc.StatusCode.RESOURCE_EXHAUSTED,
+        elements(ins("p", 6, 7), ins(b"p" * 2_000, 6, 7)),
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
         "element 1: 2000 bytes are above the limit of 1000",
     ),
     "too many elements": (
-        elements(*(ins("p", 6 + at, 99) for at in range(51))), grpc.StatusCode.RESOURCE_EXHAUSTED,
+        elements(*(ins("p", 6 + at, 99) for at in range(51))),
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
         "51 elements is above the limit of 50",
     ),
     "message too large": (
-        elements(*(ins(b"p" * 999, 6 + at, 99) for at in range(11))), grpc.StatusCode.RESOURCE_EXHAUSTED,
+        elements(*(ins(b"p" * 999, 6 + at, 99) for at in range(11))),
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
         "bytes is above the limit of 10000",
     ),
     "attach again": (attach_again, grpc.StatusCode.INVALID_ARGUMENT, "second attach"),
@@ -83,7 +87,7 @@ LIMITS = {"message_bytes": 10_000, "payload_bytes": 1_000, "batch_elements": 50}
 
 
 async def fault_beside_a_good_publisher(fault: Fault) -> Ending:
-    """``bad`` commits ``fault`` while ``good`` publishes and a subscriber listens; how ``bad`` ended."""
+    """Let ``bad`` commit ``fault`` while ``good`` publishes and a subscriber reads; return how ``bad`` ended."""
     async with World(**LIMITS, merges=(MERGE,)) as world:
         reader = await world.subscriber()
         good, bad = await world.publisher("good"), await world.publisher("bad")
@@ -113,10 +117,10 @@ async def test_a_broken_promise_ends_that_input_alone(code: str) -> None:
 
 @pytest.mark.parametrize("name", MALFORMED)
 async def test_a_malformed_batch_ends_that_stream_alone(name: str) -> None:
-    fault, code, words = MALFORMED[name]
+    fault, code, message = MALFORMED[name]
     ending = await fault_beside_a_good_publisher(fault)
     assert (ending.code, ending.detached) == (code, None)
-    assert words in ending.details
+    assert message in ending.details
     assert "input 'bad' of merge 'flights'" in ending.details
 
 
@@ -127,8 +131,8 @@ async def test_a_message_far_above_the_limit_ends_that_stream_alone() -> None:
 
 async def test_a_broken_order_promise_ends_that_input_alone() -> None:
     async with World() as world:
-        words = ["insert-only", "ordered", "key"]
-        good, bad = await world.publisher("good", properties=words), await world.publisher("bad", properties=words)
+        attach: dict[str, Any] = {"properties": ["insert-only", "ordered", "key"]}
+        good, bad = await world.publisher("good", **attach), await world.publisher("bad", **attach)
         await bad.merged(ins("x", 5, 6))
         await bad.send(ins("y", 4, 6))
         ending = await bad.ending()
@@ -139,7 +143,7 @@ async def test_a_broken_order_promise_ends_that_input_alone() -> None:
 
 async def test_bytes_that_are_no_message_are_refused() -> None:
     async with World() as world:
-        call = world.channel.stream_stream("/lmerge.v1.Lmerge/Publish")()
+        call: Any = world.channel.stream_stream("/lmerge.v1.Lmerge/Publish")()
         await call.write(b"\xff\xff\xff")
         with pytest.raises(grpc.RpcError) as caught:
             await call.read()
@@ -161,27 +165,27 @@ REFUSED_ATTACHES: dict[str, tuple[dict[str, Any], grpc.StatusCode, str]] = {
 
 @pytest.mark.parametrize("name", REFUSED_ATTACHES)
 async def test_an_attach_that_cannot_be_is_refused_and_changes_nothing(name: str) -> None:
-    attach, code, words = REFUSED_ATTACHES[name]
+    attach, code, message = REFUSED_ATTACHES[name]
     async with World(merges=(MERGE,), allow_create=False, algorithm="r2") as world:
         ending = await world.refused(**{"replica": "a", **attach})
         assert ending.code is code
-        assert words in ending.details
+        assert message in ending.details
         assert not (await world.describe()).inputs
 
 
 async def test_a_stream_that_does_not_begin_with_an_attach_is_refused() -> None:
     async with World() as world:
-        publisher = Publisher(world.stub.Publish())
+        publisher = RawPublisher(world.stub.Publish())
         await publisher.send(ins("x", 1, 2))
         assert (await publisher.ending()).code is grpc.StatusCode.INVALID_ARGUMENT
-        silent = Publisher(world.stub.Publish())
+        silent = RawPublisher(world.stub.Publish())
         await silent.call.done_writing()
         assert "before an attach came" in (await silent.ending()).details
 
 
 async def test_a_stream_without_an_attach_is_not_held_for_ever() -> None:
     async with World(attach_timeout_s=0.05) as world:
-        ending = await Publisher(world.stub.Publish()).ending()
+        ending = await RawPublisher(world.stub.Publish()).ending()
         assert ending.code is grpc.StatusCode.INVALID_ARGUMENT
         assert "no attach came within" in ending.details
 

@@ -1,4 +1,4 @@
-"""A server runs its merges on the engine it was told, and says so in its log, its metrics and its descriptions."""
+"""A server runs its merges on the chosen engine, and reports it in its log, its metrics and its descriptions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 from service_world import MERGE, World, ins
 
-from lmerge.core import engines
+from lmerge.core.engines import selection
 from lmerge.errors import UsageError
 from lmerge.service.settings import Settings
 from lmerge.wire.generated import lmerge_pb2 as pb
@@ -33,19 +33,19 @@ async def test_metrics_and_descriptions_name_the_engine_that_runs(engine: str) -
 
 async def test_auto_is_the_best_engine_there_is() -> None:
     async with World() as world:
-        assert (await world.stub.DescribeServer(pb.DescribeServerRequest())).engine == engines.best()
+        assert (await world.stub.DescribeServer(pb.DescribeServerRequest())).engine == selection.best()
 
 
-async def test_the_log_says_which_engine_was_chosen_and_why(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_log_reports_which_engine_was_chosen_and_why(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "lmerge.service")
     async with World(engine="python"):
         pass
-    (fields,) = (r.fields for r in caplog.records if getattr(r, "event", "") == "engine chosen")  # type: ignore[attr-defined]
+    (fields,) = (vars(r)["fields"] for r in caplog.records if getattr(r, "event", "") == "engine chosen")
     assert fields == {"engine": "python", "asked": "python", "reason": "asked for"}
 
 
 def test_an_engine_that_is_not_here_is_refused_before_the_server_listens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engines, "native_problem", lambda: "No module named 'lmerge._native'")
+    monkeypatch.setattr(selection, "native_problem", lambda: "No module named 'lmerge._native'")
     Settings(engine="auto").validate()
     with pytest.raises(UsageError, match=r"native engine cannot be used: No module named 'lmerge\._native'"):
         Settings(engine="native").validate()

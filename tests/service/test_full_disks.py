@@ -1,7 +1,7 @@
-"""Full disks: whatever file the server writes meets the end of the disk, the streams go on or are told in time.
+"""Full disks: for every file that the server writes, the streams go on or get an error in time.
 
-``/dev/full`` takes nothing; a bound of the size of files (``RLIMIT_FSIZE``) lets the operating system refuse any
-later write, and takes it again.
+Nothing can be written to ``/dev/full``. With a bound of the size of files (``RLIMIT_FSIZE``) the operating system
+refuses any later write, until the bound is removed.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from service_world import MERGE, World, ins, replayed, stable
 
 from lmerge.core.elements import Event
 from lmerge.core.tdb import reconstitute
-from lmerge.service.record import RECORDING, Recorder
+from lmerge.service.output.session_recorder import RECORDING, Recorder
 
 pytestmark = pytest.mark.usefixtures("engine")
 
 
 @contextmanager
 def room_for(size: int) -> Iterator[None]:
-    """No file of this process grows beyond ``size`` bytes."""
+    """Let no file of this process grow beyond ``size`` bytes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -38,9 +38,10 @@ def room_for(size: int) -> Iterator[None]:
 
 
 async def page(world: World, path: str) -> tuple[int, str]:
-    async with aiohttp.ClientSession() as session, session.get(
-        f"http://127.0.0.1:{world.server.http_port}{path}"
-    ) as answer:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"http://127.0.0.1:{world.server.http_port}{path}") as answer,
+    ):
         return answer.status, await answer.text()
 
 
@@ -84,10 +85,10 @@ async def test_what_was_recorded_until_then_is_whole_and_can_be_replayed(tmp_pat
         assert (await world.describe()).recording.startswith("recording has stopped")
         elements = reader.elements
     assert len(events) == 39
-    said = replayed(path, "lazy")
-    assert said == elements[: len(said)]
+    output = replayed(path, "lazy")
+    assert output == elements[: len(output)]
     assert path.stat().st_size <= room
-    assert bool(said) == (room >= 1_000)
+    assert bool(output) == (room >= 1_000)
 
 
 def test_a_recording_begins_again_with_a_fresh_merge(tmp_path: Path) -> None:
@@ -95,7 +96,7 @@ def test_a_recording_begins_again_with_a_fresh_merge(tmp_path: Path) -> None:
     with room_for(10):
         recorder.attached("a", (), None, "active")
         recorder.flush()
-    assert recorder.words != RECORDING
+    assert recorder.status != RECORDING
     recorder.detached("a")
     recorder.flush()
     assert (tmp_path / "session").read_bytes() == b""
@@ -103,25 +104,25 @@ def test_a_recording_begins_again_with_a_fresh_merge(tmp_path: Path) -> None:
     recorder.attached("b", (), None, "active")
     recorder.flush()
     recorder.close()
-    assert recorder.words == RECORDING
+    assert recorder.status == RECORDING
     assert b'"input":"b"' in (tmp_path / "session.1").read_bytes()
 
 
 @pytest.mark.parametrize("room", [0, 1, 4_096, 32_768, 65_536])
-async def test_the_first_publisher_of_a_merge_is_told_of_a_full_disk_and_so_are_probes(
+async def test_the_first_publisher_of_a_merge_and_probes_get_the_error_of_a_full_disk(
     tmp_path: Path, room: int
 ) -> None:
     async with World(store=str(tmp_path / "store"), store_retry_s=0.02, http_port=0) as world:
         with room_for(room):
             refused = await asyncio.wait_for(world.refused("a"), 30)
             assert refused.code is grpc.StatusCode.UNAVAILABLE
-            assert f"nobody can attach to merge '{MERGE}' now: cannot write" in refused.details
+            assert f"cannot attach to merge '{MERGE}' now: cannot write" in refused.details
             code, text = await page(world, "/readyz")
             assert code == 503
             assert "cannot write" in text
             assert (await world.refused("b")).code is grpc.StatusCode.UNAVAILABLE
             call = world.subscribe()
-            with pytest.raises(grpc.RpcError, match="nobody can subscribe to merge"):
+            with pytest.raises(grpc.RpcError, match="cannot subscribe to merge"):
                 await call.read()
             assert (await page(world, "/healthz"))[0] == 200
         while (await page(world, "/readyz"))[0] != 200:
@@ -141,12 +142,12 @@ async def test_wherever_the_disk_ends_nothing_is_lost_and_the_stream_goes_on_whe
         a = await world.publisher("a")
         reader = await world.subscriber()
 
-        async def say() -> None:
+        async def publish() -> None:
             for at in range(1, 101):
                 await a.send(ins(b"%03d" % at * 4_000, at, at + 1), stable(at))
 
         with room_for(room):
-            saying = asyncio.create_task(say())
+            publishing = asyncio.create_task(publish())
             while (await page(world, "/readyz"))[0] == 200:
                 pass
             refused = await world.refused("b")
@@ -154,5 +155,5 @@ async def test_wherever_the_disk_ends_nothing_is_lost_and_the_stream_goes_on_whe
         events = await reader.until_stable(100)
         assert [event.vs for event in events] == list(range(1, 101))
         assert reconstitute(reader.snapshot + reader.elements) == events
-        await saying
+        await publishing
         await a.acked()

@@ -1,8 +1,8 @@
-"""The ladder R0 -> R1 -> R2 -> R3 -> R4 on a running server: no loss on any rung, and every reason is in the status."""
+"""The ladder R0 -> R1 -> R2 -> R3 -> R4 on a running server: no loss on any rung, and the status has every reason."""
 
 from __future__ import annotations
 
-from service_world import Reader, World, adj, ins, stable
+from service_world import RawReader, World, adj, ins, stable
 
 from lmerge.core.elements import INF, Event
 
@@ -17,18 +17,18 @@ RUNGS = {
 
 
 async def rungs(w: World) -> list[str]:
-    """The changes so far, as ``r0 -> r1``."""
+    """Return the changes so far, as ``r0 -> r1``."""
     return [text.split(":")[0] for text in (await w.describe()).switches]
 
 
 async def test_each_weaker_newcomer_takes_the_merge_one_rung_down_and_nothing_is_lost() -> None:
     async with World() as w:
-        reader: Reader | None = None
+        reader: RawReader | None = None
         publishers, events = {}, []
         for at, (name, promises) in enumerate(RUNGS.items()):
             publishers[name] = await w.publisher(name, properties=promises, join_at=10 * at if at else None)
             reader = reader or await w.subscriber()
-            event = Event(10 * at + 1, b"A", 10 * at + 15)  # it is alive when the next one comes
+            event = Event(10 * at + 1, b"A", 10 * at + 15)  # it is live when the next one comes
             events.append(event)
             for here in publishers.values():
                 await here.merged(ins("A", event.vs, event.ve), stable(10 * at + 10))
@@ -62,7 +62,11 @@ async def test_each_broken_promise_takes_the_merge_one_rung_down_and_nothing_is_
         for here in (a, b):
             await here.merged(stable(INF))
         assert await reader.until_stable(INF) == [
-            Event(1, b"A", 9), Event(2, b"B", 9), Event(2, b"C", 9), Event(3, b"D", 8), Event(4, b"E", 9),
+            Event(1, b"A", 9),
+            Event(2, b"B", 9),
+            Event(2, b"C", 9),
+            Event(3, b"D", 8),
+            Event(4, b"E", 9),
             Event(4, b"E", 9),
         ]
         described = await w.describe()

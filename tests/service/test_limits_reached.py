@@ -1,4 +1,4 @@
-"""Every limit in ``Settings`` is reached on purpose by a test: this table names it, and a field without one fails."""
+"""Every limit in ``Settings`` is reached by a test. A table names the test, and a field without one fails."""
 
 from __future__ import annotations
 
@@ -16,81 +16,88 @@ from lmerge.wire.generated import lmerge_pb2 as pb
 
 TESTS = Path(__file__).parent.parent
 
-# What ends, refuses, drops or holds something: the test that goes there.
+# The limits that end, refuse, drop or hold something: the test that reaches each.
 REACHED = {
     "lead_max": "core/test_lead.py::test_a_stable_far_ahead_is_held_and_the_others_go_on",
-    "lead_wait_s": "service/test_limits_reached.py::test_mute_inputs_are_waited_for_only_so_long",
-    "compare_wait_s": "service/test_wrong_replicas.py::test_quarantine_waits_for_a_late_input_only_so_long",
-    "redundancy_lag_s": "service/test_redundancy.py::test_an_input_has_the_lag_to_follow",
+    "lead_wait_s": "service/test_limits_reached.py::test_inputs_without_a_stable_are_waited_for_only_so_long",
+    "compare_wait_s": "service/merge/test_wrong_replicas.py::test_quarantine_waits_for_a_late_input_only_so_long",
+    "redundancy_lag_s": "service/merge/test_redundancy.py::test_an_input_has_the_lag_to_follow",
     "message_bytes": "service/test_bad_input.py::test_a_message_far_above_the_limit_ends_that_stream_alone",
     "payload_bytes": "service/test_bad_input.py::test_a_malformed_batch_ends_that_stream_alone",
     "batch_elements": "service/test_bad_input.py::test_a_malformed_batch_ends_that_stream_alone",
     "inputs_per_merge": "service/test_bad_input.py::test_inputs_and_merges_above_their_limits_are_refused",
     "merges_max": "service/test_bad_input.py::test_inputs_and_merges_above_their_limits_are_refused",
-    "subscribers_per_merge": "service/test_subscribe.py::test_subscribers_above_the_limit_are_refused",
-    "waiting_subscribers": "service/test_subscribe.py::test_waiting_subscribers_have_a_limit_and_give_their_place_back",
-    "merge_queue_elements": "service/test_durable.py::test_a_full_store_holds_the_publishers_and_loses_nothing",
-    "merge_queue_bytes": "service/test_publish.py::test_publishers_wait_while_the_queue_is_full_and_nothing_is_lost",
-    "subscriber_queue_bytes":
-        "service/test_subscribe.py::test_a_slow_subscriber_is_cut_off_by_name_and_a_fast_one_misses_nothing",
-    "turn_elements": "service/test_publish.py::test_a_batch_larger_than_a_turn_is_merged_whole_and_acked_once",
-    "merge_threads": "service/test_threads.py::test_a_merge_that_finds_no_free_thread_waits_for_one",
-    "feedback_lag": "service/test_lifecycle.py::test_a_lagging_input_is_told_how_far_the_merge_is",
-    "evidence_bytes":
-        "service/test_limits_reached.py::"
-        "test_evidence_has_its_bound_and_says_when_it_does_not_reach_back",
+    "subscribers_per_merge": "service/calls/test_subscribe.py::test_subscribers_above_the_limit_are_refused",
+    "waiting_subscribers": "service/calls/test_subscribe.py::test_waiting_subscribers_have_a_limit_and_give_their_place_back",
+    "merge_queue_elements": "service/output/test_durable.py::test_a_full_store_holds_the_publishers_and_loses_nothing",
+    "merge_queue_bytes": "service/calls/test_publish.py::test_publishers_wait_while_the_queue_is_full_and_nothing_is_lost",
+    "subscriber_queue_bytes": "service/calls/test_subscribe.py::test_a_slow_subscriber_is_cut_off_by_name_and_a_fast_one_misses_nothing",
+    "turn_elements": "service/calls/test_publish.py::test_a_batch_larger_than_a_turn_is_merged_whole_and_acked_once",
+    "merge_threads": "service/merge/test_threads.py::test_a_merge_that_finds_no_free_thread_waits_for_one",
+    "feedback_lag": "service/merge/test_lifecycle.py::test_a_lagging_input_gets_the_stable_point_of_the_merge",
+    "evidence_bytes": "service/test_limits_reached.py::"
+    "test_evidence_has_its_bound_and_reports_when_it_does_not_reach_back",
     "certify_open_max": "service/test_limits_reached.py::test_an_input_with_too_many_open_intervals_is_not_compared",
-    "cutover_timeout_s": "service/test_cutover.py::test_the_time_out_rolls_back",
-    "attach_rate_per_s":
-        "service/test_quota.py::"
-        "test_a_name_that_attaches_too_often_is_told_when_to_come_again_and_others_are_not",
-    "attach_burst":
-        "service/test_quota.py::"
-        "test_a_name_that_attaches_too_often_is_told_when_to_come_again_and_others_are_not",
-    "peer_attach_rate_per_s": "service/test_quota.py::test_a_peer_that_attaches_too_often_is_told_so",
-    "peer_attach_burst": "service/test_quota.py::test_a_peer_that_attaches_too_often_is_told_so",
-    "refusal_rate_per_s":
-        "service/test_quota.py::"
-        "test_guessing_tokens_ends_in_silence_and_who_has_one_is_not_disturbed",
-    "refusal_burst": "service/test_quota.py::test_guessing_tokens_ends_in_silence_and_who_has_one_is_not_disturbed",
-    "connections_per_peer": "service/test_quota.py::test_one_address_cannot_hold_all_connections",
-    "open_calls_per_peer": "service/test_quota.py::test_strangers_can_hold_few_calls_through_open_doors",
-    "subscribers_per_identity": "service/test_quota.py::test_one_identity_cannot_take_all_subscriptions",
+    "cutover_timeout_s": "service/admin/test_cutover.py::test_the_time_out_rolls_back",
+    "attach_rate_per_s": "service/security/test_quota.py::"
+    "test_a_name_that_attaches_too_often_is_refused_with_a_time_and_others_are_not_refused",
+    "attach_burst": "service/security/test_quota.py::"
+    "test_a_name_that_attaches_too_often_is_refused_with_a_time_and_others_are_not_refused",
+    "peer_attach_rate_per_s": "service/security/test_quota.py::test_a_peer_that_attaches_too_often_is_refused",
+    "peer_attach_burst": "service/security/test_quota.py::test_a_peer_that_attaches_too_often_is_refused",
+    "refusal_rate_per_s": "service/security/test_quota.py::"
+    "test_guessing_tokens_ends_in_silence_and_disturbs_no_holder_of_one",
+    "refusal_burst": "service/security/test_quota.py::test_guessing_tokens_ends_in_silence_and_disturbs_no_holder_of_one",
+    "connections_per_peer": "service/security/test_quota.py::test_one_address_cannot_hold_all_connections",
+    "open_calls_per_peer": "service/security/test_quota.py::test_unidentified_callers_can_hold_few_calls_of_open_methods",
+    "subscribers_per_identity": "service/security/test_quota.py::test_one_identity_cannot_take_all_subscriptions",
     "calls_per_connection": "service/test_limits_reached.py::test_one_call_more_on_a_connection_waits_for_a_place",
-    "connections_max": "service/test_quota.py::test_more_connections_than_the_limit_are_dropped_and_those_inside_stay",
-    "http_connections_max":
-        "service/test_quota.py::test_more_http_connections_than_the_limit_close_those_that_wait_longest",
-    "http_connections_per_peer": "service/test_http.py::test_probes_answer_while_others_are_silent",
-    "http_header_timeout_s": "service/test_http.py::test_a_header_that_does_not_come_ends_its_connection",
-    "handshake_timeout_s": "service/test_quota.py::test_handshakes_that_never_end_are_ended_and_disturb_nobody",
-    "live_events_max": "service/test_quota.py::test_an_input_that_fills_a_merge_is_ended_and_the_others_lose_nothing",
-    "live_bytes_max":
-        "service/test_weight.py::"
-        "test_an_input_that_fills_a_merge_with_few_large_events_is_ended_and_the_others_go_on",
-    "live_bytes_per_input":
-        "service/test_weight.py::"
-        "test_an_input_that_fills_a_merge_with_few_large_events_is_ended_and_the_others_go_on",
-    "retain_bytes": "service/test_resume.py::test_a_merge_too_large_to_be_retained_can_still_be_followed",
-    "retain_time": "service/test_resume.py::test_retention_by_time_forgets_what_is_older",
-    "store_waiting_bytes": "service/test_durable.py::test_a_full_store_holds_the_publishers_and_loses_nothing",
-    "gap_after_s": "service/test_resume.py::test_a_merge_that_stands_still_goes_on_behind_a_gap_and_says_so",
-    "staged_bytes_per_replica": "service/test_parts.py::test_a_part_that_alone_is_too_large_is_refused_and_forgotten",
-    "staged_bytes": "service/test_parts.py::test_the_oldest_parts_make_room_those_of_the_replica_first",
-    "staged_keep_s": "service/test_staging.py::test_parts_that_nobody_commits_are_dropped_after_a_while",
-    "stage_timeout_s": "service/test_staging.py::test_a_call_that_does_not_come_to_an_end_is_ended",
-    "stage_rate_per_s": "service/test_staging.py::test_calls_of_one_replica_are_bounded_in_rate_and_number",
-    "stage_burst": "service/test_staging.py::test_calls_of_one_replica_are_bounded_in_rate_and_number",
-    "stage_calls_per_replica": "service/test_staging.py::test_calls_of_one_replica_are_bounded_in_rate_and_number",
+    "connections_max": "service/security/test_quota.py::test_more_connections_than_the_limit_are_dropped_and_those_inside_stay",
+    "http_connections_max": "service/security/test_quota.py::test_more_http_connections_than_the_limit_close_those_that_wait_longest",
+    "http_connections_per_peer": "service/admin/test_http.py::test_probes_answer_while_others_are_silent",
+    "http_header_timeout_s": "service/admin/test_http.py::test_a_header_that_does_not_come_ends_its_connection",
+    "handshake_timeout_s": "service/security/test_quota.py::test_handshakes_that_never_end_are_ended_and_disturb_no_other",
+    "live_events_max": "service/security/test_quota.py::test_an_input_that_fills_a_merge_is_ended_and_the_others_lose_nothing",
+    "live_bytes_max": "service/merge/test_payload_limit.py::"
+    "test_an_input_that_fills_a_merge_with_few_large_events_is_ended_and_the_others_go_on",
+    "live_bytes_per_input": "service/merge/test_payload_limit.py::"
+    "test_an_input_that_fills_a_merge_with_few_large_events_is_ended_and_the_others_go_on",
+    "retain_bytes": "service/calls/test_resume.py::test_a_merge_too_large_to_be_retained_can_still_be_followed",
+    "retain_time": "service/calls/test_resume.py::test_retention_by_time_forgets_what_is_older",
+    "store_waiting_bytes": "service/output/test_durable.py::test_a_full_store_holds_the_publishers_and_loses_nothing",
+    "gap_after_s": "service/calls/test_resume.py::test_a_stalled_merge_goes_on_behind_a_gap_and_reports_it",
+    "staged_bytes_per_replica": "service/merge/test_staged_parts.py::test_a_part_that_alone_is_too_large_is_refused_and_forgotten",
+    "staged_bytes": "service/merge/test_staged_parts.py::test_the_oldest_parts_make_room_those_of_the_replica_first",
+    "staged_keep_s": "service/calls/test_staging_refused.py::test_parts_without_a_commit_are_dropped_after_a_while",
+    "stage_timeout_s": "service/calls/test_staging_refused.py::test_a_call_that_does_not_come_to_an_end_is_ended",
+    "stage_rate_per_s": "service/calls/test_staging_refused.py::test_calls_of_one_replica_are_bounded_in_rate_and_number",
+    "stage_burst": "service/calls/test_staging_refused.py::test_calls_of_one_replica_are_bounded_in_rate_and_number",
+    "stage_calls_per_replica": "service/calls/test_staging_refused.py::test_calls_of_one_replica_are_bounded_in_rate_and_number",
     "attach_timeout_s": "service/test_bad_input.py::test_a_stream_without_an_attach_is_not_held_for_ever",
     "detached_remembered": "service/test_limits_reached.py::test_so_many_ended_inputs_are_remembered",
     "switches_remembered": "service/test_limits_reached.py::test_so_many_switches_are_remembered",
 }
-# What bounds nothing: addresses, paces, sizes of pieces; the libraries' own timers, which only they can run out.
+# Fields that bound nothing: addresses, paces, sizes of pieces, and timers of libraries that no test can expire.
 PACES = {
-    "port", "http_port", "shards", "turn_interval_s", "turn_interval_max_s", "turn_interval_per_subscriber_s",
-    "ack_interval_s", "stable_ack_interval_s", "feedback_interval_s", "certify_interval", "cutover_intervals",
-    "progress_interval_s", "check_interval_s", "segment_bytes", "store_retry_s", "store_threads", "keepalive_s",
-    "keepalive_timeout_s", "idle_connection_s",
+    "port",
+    "http_port",
+    "shards",
+    "turn_interval_s",
+    "turn_interval_max_s",
+    "turn_interval_per_subscriber_s",
+    "ack_interval_s",
+    "stable_ack_interval_s",
+    "feedback_interval_s",
+    "certify_interval",
+    "cutover_intervals",
+    "progress_interval_s",
+    "check_interval_s",
+    "segment_bytes",
+    "store_retry_s",
+    "store_threads",
+    "keepalive_s",
+    "keepalive_timeout_s",
+    "idle_connection_s",
 }
 
 
@@ -112,7 +119,7 @@ def test_the_table_names_no_field_that_is_gone() -> None:
     assert {*REACHED, *PACES} <= {f.name for f in fields(Settings)}
 
 
-async def test_mute_inputs_are_waited_for_only_so_long() -> None:
+async def test_inputs_without_a_stable_are_waited_for_only_so_long() -> None:
     async with World(lead_max=60, lead_wait_s=0.05) as world:
         a, mute = await world.publisher("a"), await world.publisher("mute")
         await a.merged(ins("x", 1, 5), stable(10))
@@ -128,7 +135,7 @@ async def test_mute_inputs_are_waited_for_only_so_long() -> None:
         await a.acked(stable_point=100)
 
 
-async def test_evidence_has_its_bound_and_says_when_it_does_not_reach_back() -> None:
+async def test_evidence_has_its_bound_and_reports_when_it_does_not_reach_back() -> None:
     async with World(evidence_bytes=60, certify_interval=10) as world:
         a, b = await world.publisher("a"), await world.publisher("b")
         await a.merged(ins("x" * 500, 1, 5), stable(10))

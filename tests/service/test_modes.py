@@ -1,4 +1,4 @@
-"""Files are their owner's alone, whatever the umask: everything that a server or a command writes is looked at."""
+"""Files are private to their owner, whatever the umask: every file that a server or a command writes is checked."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from service_world import MERGE, World, ins, stable
 from lmerge.client.sinks.parquet import ParquetSink
 from lmerge.core.elements import INF
 from lmerge.files import PUBLIC_FILE, make_folder, replace
-from lmerge.service import tokens
-from lmerge.service.store import Store
+from lmerge.service.output.store import Store
+from lmerge.service.security import tokens
 
-# What others are to read, and has no secret: the ports of a server. A sink's data files are as the umask says.
+# The file that others may read, and has no secret: the ports of a server. A sink's data files follow the umask.
 PUBLIC = {"ready.json"}
 
 
@@ -34,12 +34,12 @@ def no_umask() -> Iterator[None]:
 
 
 def must_be_private(folder: Path) -> list[str]:
-    """Everything below ``folder``; the names of the files."""
+    """Check everything below ``folder``; return the names of the files."""
     names = []
     for path in folder.rglob("*"):
         mode = stat.S_IMODE(path.stat().st_mode)
-        wanted = 0o700 if path.is_dir() else PUBLIC_FILE if path.name in PUBLIC else 0o600
-        assert mode == wanted, f"{path}: {mode:o}"
+        expected = 0o700 if path.is_dir() else PUBLIC_FILE if path.name in PUBLIC else 0o600
+        assert mode == expected, f"{path}: {mode:o}"
         names.append(path.name)
     return names
 
@@ -67,7 +67,8 @@ async def test_what_a_sink_writes_beside_its_data(tmp_path: Path) -> None:
         await asyncio.wait_for(
             ParquetSink(out, MERGE).run(
                 lambda token: AsyncSubscriber(f"127.0.0.1:{world.server.port}", MERGE, resume=f"{MERGE}@-inf")
-            ), 30.0,
+            ),
+            30.0,
         )
     (data,) = out.glob("*.parquet")
     data.unlink()
@@ -83,8 +84,18 @@ def test_what_commands_write(tmp_path: Path) -> None:
     made = [*run, "token", "make", "b", "--file", str(folder / "access.json"), "--role", "status", "--merge", "*"]
     subprocess.run([*made, "--out", str(folder / "b.token")], check=True, capture_output=True, timeout=120)
     server = subprocess.Popen(
-        [*run, "serve", "--port", "0", "--http-port", "-1", "--merge", MERGE,
-         "--ready-file", str(folder / "ready.json")],
+        [
+            *run,
+            "serve",
+            "--port",
+            "0",
+            "--http-port",
+            "-1",
+            "--merge",
+            MERGE,
+            "--ready-file",
+            str(folder / "ready.json"),
+        ],
         stderr=subprocess.DEVNULL,
     )
     try:
@@ -92,10 +103,20 @@ def test_what_commands_write(tmp_path: Path) -> None:
             assert server.poll() is None
             time.sleep(0.005)
         target = f"127.0.0.1:{json.loads((folder / 'ready.json').read_text())['port']}"
-        subprocess.run([*run, "publish", MERGE, "-s", target], input='{"op":"stable","vc":5}', check=True, text=True,
-                       capture_output=True, timeout=120)
-        subprocess.run([*run, "checkpoint", MERGE, "-s", target, "-o", str(folder / "checkpoint.jsonl")], check=True,
-                       capture_output=True, timeout=120)
+        subprocess.run(
+            [*run, "publish", MERGE, "-s", target],
+            input='{"op":"stable","vc":5}',
+            check=True,
+            text=True,
+            capture_output=True,
+            timeout=120,
+        )
+        subprocess.run(
+            [*run, "checkpoint", MERGE, "-s", target, "-o", str(folder / "checkpoint.jsonl")],
+            check=True,
+            capture_output=True,
+            timeout=120,
+        )
     finally:
         server.kill()
         server.wait()
@@ -121,7 +142,7 @@ async def test_a_mark_that_was_lost_is_reported(loss: str, tmp_path: Path, caplo
     async with World(**settings) as world:
         a = await world.publisher("a")
         await a.merged(ins("x", 1, 50), stable(10))
-        mark = Store(world.server._registry._folder.path_of(MERGE)).mark  # type: ignore[union-attr]
+        mark = Store(world.server._registry._folder.path_of(MERGE)).mark
     if loss == "deleted":
         mark.unlink()
     else:
@@ -132,5 +153,5 @@ async def test_a_mark_that_was_lost_is_reported(loss: str, tmp_path: Path, caplo
         assert str(mark) in lost[0].getMessage()
         assert (await world.describe()).summary.stable_point == 10
     caplog.clear()
-    async with World(**settings) as world:  # it was written anew
+    async with World(**settings) as world:  # the mark was written again
         assert [record for record in caplog.records if getattr(record, "event", "") == "store mark lost"] == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from typing import Any
 
 import aiohttp
 import grpc
@@ -12,10 +13,10 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from prometheus_client.parser import text_string_to_metric_families
-from service_world import MERGE, Reader, World, ins, stable
+from service_world import MERGE, RawReader, World, ins, stable
 
-from lmerge.core import engines
 from lmerge.core.elements import NEG_INF, Event
+from lmerge.core.engines import selection
 from lmerge.errors import AddressInUse, UsageError
 from lmerge.service import log
 from lmerge.service.server import SERVICE, Server
@@ -30,10 +31,13 @@ async def test_merges_are_listed_in_order_and_described() -> None:
         await world.publisher("a", merge="a")
         listed = (await world.stub.ListMerges(pb.ListMergesRequest())).merges
         assert [(m.merge, m.algorithm, m.stable_point, m.inputs) for m in listed] == [
-            ("a", "r3", NEG_INF, 1), ("b", "r0", NEG_INF, 0), ("c", "r3", 4, 1)
+            ("a", "r3", NEG_INF, 1),
+            ("b", "r0", NEG_INF, 0),
+            ("c", "r3", 4, 1),
         ]
         merge = await world.describe("c")
-        assert (merge.policy, merge.engine, merge.live_events, merge.survives_losses) == ("lazy", engines.best(), 1, 0)
+        assert (merge.policy, merge.engine) == ("lazy", selection.best())
+        assert (merge.live_events, merge.survives_losses) == (1, 0)
         assert (merge.emitted.inserts, merge.emitted.stables) == (2, 1)
         assert (merge.inputs[0].replica, merge.inputs[0].received.inserts, merge.inputs[0].won) == ("a", 2, 2)
         assert merge.inputs[0].attached_seconds > 0
@@ -49,7 +53,7 @@ async def test_describing_an_unknown_merge_is_not_found() -> None:
 async def test_the_server_describes_itself() -> None:
     async with World(inputs_per_merge=3) as world:
         server = await world.stub.DescribeServer(pb.DescribeServerRequest())
-        assert (server.engine, server.limits.inputs_per_merge) == (engines.best(), 3)
+        assert (server.engine, server.limits.inputs_per_merge) == (selection.best(), 3)
         assert server.version
         assert server.uptime_seconds > 0
 
@@ -83,9 +87,7 @@ async def test_metrics_count_what_was_merged() -> None:
         await a.ending()
         async with http.get(f"http://127.0.0.1:{world.server.http_port}/metrics") as response:
             families = list(text_string_to_metric_families(await response.text()))
-        samples = {
-            (s.name, *sorted(s.labels.values())): s.value for family in families for s in family.samples
-        }
+        samples = {(s.name, *sorted(s.labels.values())): s.value for family in families for s in family.samples}
         assert samples["lmerge_received_elements_total", MERGE, "insert"] == 2
         assert samples["lmerge_emitted_elements_total", MERGE, "stable"] == 1
         assert samples["lmerge_detached_inputs_total", MERGE, "stable-backwards"] == 1
@@ -129,7 +131,7 @@ async def test_draining_merges_what_was_received_and_ends_every_stream() -> None
     async with World() as world:
         a, b = await world.publisher("a"), await world.publisher("b")
         reader = await world.subscriber()
-        waiting = asyncio.create_task(Reader(world.subscribe("never", wait=True)).ending())
+        waiting = asyncio.create_task(RawReader(world.subscribe("never", wait=True)).ending())
         for at in range(100):
             await a.send(ins("x", at, at + 1))
         await a.acked()
@@ -155,7 +157,7 @@ async def test_a_draining_server_waits_for_full_queues_but_not_for_ever() -> Non
 
 
 def test_settings_that_cannot_work_together_are_named() -> None:
-    wrong = [
+    wrong: list[tuple[dict[str, Any], str]] = [
         ({"port": 70_000}, "port must be"),
         ({"payload_bytes": 5_000_000}, "payload_bytes 5000000 does not fit"),
         ({"subscriber_queue_bytes": 1_000}, "subscriber_queue_bytes 1000 must hold a message"),
@@ -167,18 +169,20 @@ def test_settings_that_cannot_work_together_are_named() -> None:
         ({"record_path": "/no/such/folder/file"}, "no such folder"),
         ({"record_path": "one.jsonl", "merges": ("a", "b")}, "{merge}"),
     ]
-    for settings, words in wrong:
+    for settings, message in wrong:
         with pytest.raises(UsageError) as caught:
             Server(Settings(**settings))
-        assert words in str(caught.value)
+        assert message in str(caught.value)
 
 
-async def test_a_bug_in_a_merge_ends_its_streams_and_the_server_says_so(monkeypatch, caplog) -> None:
+async def test_a_bug_in_a_merge_ends_its_streams_and_the_server_reports_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     async with World() as world:
         a = await world.publisher("a")
         reader = await world.subscriber()
         hub = world.server._registry.hubs[MERGE]
-        monkeypatch.setattr(hub.merge, "apply", lambda *_: 1 // 0)
+        monkeypatch.setattr(hub.state.merge, "apply", lambda *_: 1 // 0)
         await a.send(ins("x", 1, 2))
         assert (await a.ending()).code is grpc.StatusCode.UNAVAILABLE
         assert (await reader.ending()).code is grpc.StatusCode.UNAVAILABLE
@@ -187,7 +191,7 @@ async def test_a_bug_in_a_merge_ends_its_streams_and_the_server_says_so(monkeypa
     assert "merge 'flights' failed" in caplog.text
 
 
-def test_log_lines_are_readable_and_machine_readable(caplog) -> None:
+def test_log_lines_are_readable_and_machine_readable(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="lmerge.service"):
         log.event(logging.INFO, "input attached", merge="flights", input="a")
     assert caplog.messages == ["input attached merge='flights' input='a'"]

@@ -1,9 +1,11 @@
-"""Whole systems with hostile clients, wrong replicas and full disks; and the families' own promises."""
+"""Whole systems with hostile clients, wrong replicas and full disks; and the promises of each family."""
 
 from __future__ import annotations
 
 import os
+from functools import partial
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -11,10 +13,10 @@ from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Event, Insert, Stable
 from lmerge.errors import UsageError
 from lmerge.testing.sim.families import BOUNDED, FAMILIES, KINDS, PLAIN, PREVENTING, WRONG, in_family
+from lmerge.testing.sim.run import run
 from lmerge.testing.sim.scenario import scenario
-from lmerge.testing.sim.verdict import Checked, Contradiction, Doubt, Reference
-from lmerge.testing.sim.watch import Watch, WatchedSettings
-from lmerge.testing.sim.world import run
+from lmerge.testing.sim.verdict import Checked, Contradiction, Doubt, ReferenceEvents
+from lmerge.testing.sim.watch import MergeWatch, WatchedSettings
 
 SEEDS = 40
 CHUNK = 10
@@ -59,7 +61,7 @@ def test_the_suite_has_every_divergence_policy_with_a_wrong_replica() -> None:
     assert {plan.replicas for plan in plans} == {3}
 
 
-def test_wrong_replicas_are_judged_by_what_servers_report_or_put_out() -> None:
+def test_wrong_replicas_are_judged_by_what_servers_report_or_quarantine() -> None:
     lines = [line for seed in range(SEEDS) for line in run(seed, family=WRONG).lines]
     assert sum(": differs at s" in line for line in lines) > 3
     assert sum("wrong.1" in line and "was quarantined" in line for line in lines) > 3
@@ -93,7 +95,7 @@ def test_a_doubt_covers_what_begins_below_a_stable_of_its_time_and_nothing_else(
     events = [Event(1, b"a", 5), Event(7, b"b", 20), Event(12, b"c", 25)]
     for is_in_force in (True, False):
         in_force = [is_in_force]
-        stream = Checked("s", Reference(events), NEG_INF, Doubt(lambda in_force=in_force: in_force[0]))
+        stream = Checked("s", ReferenceEvents(events), NEG_INF, Doubt(partial(in_force.__getitem__, 0)))
         lost = Batch.of([Stable(10)])  # neither a nor b
         if not is_in_force:
             with pytest.raises(Contradiction, match="lost"):
@@ -107,7 +109,8 @@ def test_a_doubt_covers_what_begins_below_a_stable_of_its_time_and_nothing_else(
 
 def test_after_a_doubt_nothing_may_be_lost() -> None:
     in_force = [True]
-    stream = Checked("s", Reference([Event(1, b"a", 5), Event(12, b"c", 25)]), NEG_INF, Doubt(lambda: in_force[0]))
+    reference = ReferenceEvents([Event(1, b"a", 5), Event(12, b"c", 25)])
+    stream = Checked("s", reference, NEG_INF, Doubt(lambda: in_force[0]))
     stream.take(Batch.of([Stable(10)]))
     in_force[0] = False
     with pytest.raises(Contradiction, match="lost c"):
@@ -120,20 +123,21 @@ def test_after_a_doubt_nothing_may_be_lost() -> None:
 def test_a_doubt_reaches_to_the_stable_that_the_merge_followed(
     lost: Event, problem: str | None, policy: str, engine: str
 ) -> None:
-    """The wrong replica has completed 6. Final-only holds its own stable back until the wrong one has gone."""
+    """The wrong replica has completed 6. Final-only holds its own stable until the wrong replica has ended."""
     long, *later = events = [Event(1, b"a", 20), Event(4, b"c", 8), Event(6, b"d", 9)]
     in_force = [True]
-    watch = Watch(Reference(events), Random(1), "s", all_say_all=False, doubt=Doubt(lambda: in_force[0]))
+    watch = MergeWatch(ReferenceEvents(events), Random(1), "s", inputs_are_complete=False)
+    watch.doubt = Doubt(lambda: in_force[0])
     settings = WatchedSettings(policy=policy, engine=engine, watch=watch)
-    merge = settings.new_merge()
+    merge: Any = settings.new_merge()
     for name in ("wrong", "right"):
         merge.attach(name, ["key"])
         merge.apply(name, Batch.of([Insert(long.payload, long.vs, long.ve)]))
     merge.apply("wrong", Batch.of([Stable(6)]))
     merge.detach("wrong")
     in_force[0] = False
-    said = [Insert(event.payload, event.vs, event.ve) for event in later if event != lost]
-    merge.apply("right", Batch.of([*said, Stable(INF)]))
+    delivered = [Insert(event.payload, event.vs, event.ve) for event in later if event != lost]
+    merge.apply("right", Batch.of([*delivered, Stable(INF)]))
     merge.check_output()
     assert [found.rpartition("stable at 9223372036854775807: ")[2] for found in watch.problems] == (
         [] if problem is None else [f"{problem}; wrong nothing"]

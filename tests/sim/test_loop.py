@@ -1,4 +1,4 @@
-"""The loop of virtual time: it jumps, it holds what must not run, and it does not wait for ever."""
+"""The loop of virtual time: it jumps, it holds processes that must not run, and it does not wait for ever."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import asyncio
 import time
 
 import pytest
-from sim_world import Small
+from sim_world import SmallNetwork
 
 from lmerge.testing.sim.loop import Deadlock, RunsForever
 
 
-def test_an_hour_of_waiting_takes_no_time(small: Small) -> None:
+def test_an_hour_of_waiting_takes_no_time(small: SmallNetwork) -> None:
     small.loop.time_max_s = 10_000.0
     started = time.perf_counter()
 
@@ -24,7 +24,7 @@ def test_an_hour_of_waiting_takes_no_time(small: Small) -> None:
     assert time.perf_counter() - started < 5.0
 
 
-def test_timers_come_in_order_of_their_times(small: Small) -> None:
+def test_timers_come_in_order_of_their_times(small: SmallNetwork) -> None:
     came: list[int] = []
 
     async def main() -> None:
@@ -36,12 +36,12 @@ def test_timers_come_in_order_of_their_times(small: Small) -> None:
     assert came == [1, 2, 3]
 
 
-def test_nobody_who_could_go_on_is_a_deadlock(small: Small) -> None:
+def test_no_runnable_process_is_a_deadlock(small: SmallNetwork) -> None:
     with pytest.raises(Deadlock):
         small.run(asyncio.Event().wait())
 
 
-def test_a_run_ends_at_its_limits(small: Small) -> None:
+def test_a_run_ends_at_its_limits(small: SmallNetwork) -> None:
     async def for_ever(delay: float) -> None:
         while True:
             await _later(small, delay)
@@ -53,13 +53,13 @@ def test_a_run_ends_at_its_limits(small: Small) -> None:
         small.run(for_ever(0.0001))
 
 
-def test_a_paused_process_does_not_run_and_loses_no_step(small: Small) -> None:
-    said: list[tuple[float, int]] = []
+def test_a_paused_process_does_not_run_and_loses_no_step(small: SmallNetwork) -> None:
+    steps: list[tuple[float, int]] = []
 
     async def count() -> None:
         for number in range(5):
             await _later(small, 1.0)
-            said.append((small.loop.time(), number))
+            steps.append((small.loop.time(), number))
 
     task = small.server.spawn(count())
 
@@ -67,15 +67,15 @@ def test_a_paused_process_does_not_run_and_loses_no_step(small: Small) -> None:
         await _later(small, 1.5)
         small.server.pause()
         await _later(small, 8.5)
-        assert said == [(1.0, 0)]
+        assert steps == [(1.0, 0)]
         small.server.go_on()
         await task
 
     small.run(main())
-    assert said == [(1.0, 0), (10.0, 1), (11.0, 2), (12.0, 3), (13.0, 4)]
+    assert steps == [(1.0, 0), (10.0, 1), (11.0, 2), (12.0, 3), (13.0, 4)]
 
 
-def test_a_killed_process_runs_no_finally(small: Small) -> None:
+def test_a_killed_process_runs_no_finally(small: SmallNetwork) -> None:
     cleaned: list[str] = []
 
     async def work() -> None:
@@ -94,7 +94,7 @@ def test_a_killed_process_runs_no_finally(small: Small) -> None:
     small.run(main())
 
 
-def test_a_function_in_a_thread_takes_the_time_of_the_disk_and_its_turn(small: Small) -> None:
+def test_a_function_in_a_thread_takes_the_time_of_the_disk_and_its_turn(small: SmallNetwork) -> None:
     small.client.disk_s = (1.0, 1.0)
     ran: list[int] = []
 
@@ -108,7 +108,7 @@ def test_a_function_in_a_thread_takes_the_time_of_the_disk_and_its_turn(small: S
     assert ran == [0, 1, 2]
 
 
-def test_an_error_in_a_thread_is_raised_where_it_is_awaited(small: Small) -> None:
+def test_an_error_in_a_thread_is_raised_where_it_is_awaited(small: SmallNetwork) -> None:
     async def main() -> None:
         with pytest.raises(ZeroDivisionError):
             await small.loop.run_in_executor(None, lambda: 1 // 0)
@@ -116,7 +116,7 @@ def test_an_error_in_a_thread_is_raised_where_it_is_awaited(small: Small) -> Non
     small.run(main())
 
 
-async def _later(small: Small, delay: float) -> None:
+async def _later(small: SmallNetwork, delay: float) -> None:
     passed = small.loop.create_future()
     small.loop.call_later(delay, passed.set_result, None)
     await passed

@@ -1,4 +1,4 @@
-"""The network and the calls of gRPC on it: messages in order, windows, what breaks and how each end hears of it."""
+"""The network and the calls of gRPC on it: messages in order, windows, broken connections and their errors."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 import grpc
 import pytest
 from grpc.aio import EOF, AioRpcError, InternalError
-from sim_world import Small
+from sim_world import SmallNetwork
 
 from lmerge.testing.sim.server import ServerContext
 
 
-def opened(small: Small) -> Any:
+def opened(small: SmallNetwork) -> Any:
     return small.channel().stream_stream("/lmerge.v1.Lmerge/Publish")()
 
 
@@ -27,7 +27,7 @@ async def wait_for_ever(context: ServerContext) -> None:
     await asyncio.Event().wait()
 
 
-def test_messages_arrive_in_order_and_the_status_after_them(small: Small) -> None:
+def test_messages_arrive_in_order_and_the_status_after_them(small: SmallNetwork) -> None:
     small.serve(echo)
 
     async def main() -> tuple[list[bytes], grpc.StatusCode]:
@@ -43,7 +43,7 @@ def test_messages_arrive_in_order_and_the_status_after_them(small: Small) -> Non
     assert code is grpc.StatusCode.OK
 
 
-def test_nobody_listening_is_unavailable(small: Small) -> None:
+def test_no_listener_is_unavailable(small: SmallNetwork) -> None:
     async def main() -> None:
         with pytest.raises(AioRpcError) as raised:
             await opened(small).read()
@@ -52,7 +52,7 @@ def test_nobody_listening_is_unavailable(small: Small) -> None:
     small.run(main())
 
 
-def test_a_writer_waits_while_the_window_is_full(small: Small) -> None:
+def test_a_writer_waits_while_the_window_is_full(small: SmallNetwork) -> None:
     small.network.weather.window_bytes = 1000
     small.serve(wait_for_ever)
 
@@ -66,7 +66,7 @@ def test_a_writer_waits_while_the_window_is_full(small: Small) -> None:
     small.run(main())
 
 
-def test_an_abort_reaches_the_client_with_its_words(small: Small) -> None:
+def test_an_abort_reaches_the_client_with_its_message(small: SmallNetwork) -> None:
     async def refuse(context: ServerContext) -> None:
         await context.write(b"first")
         with pytest.raises(grpc.aio.AbortError):
@@ -86,7 +86,7 @@ def test_an_abort_reaches_the_client_with_its_words(small: Small) -> None:
     small.run(main())
 
 
-def test_a_cut_connection_ends_both_sides_at_times_of_their_own(small: Small) -> None:
+def test_a_cut_connection_ends_both_sides_at_times_of_their_own(small: SmallNetwork) -> None:
     ended: list[float] = []
 
     async def serve(context: ServerContext) -> None:
@@ -112,7 +112,7 @@ def test_a_cut_connection_ends_both_sides_at_times_of_their_own(small: Small) ->
     small.run(main())
 
 
-def test_a_partition_delays_and_then_breaks(small: Small) -> None:
+def test_a_partition_delays_and_then_breaks(small: SmallNetwork) -> None:
     small.serve(echo)
 
     async def main() -> None:
@@ -132,7 +132,7 @@ def test_a_partition_delays_and_then_breaks(small: Small) -> None:
     small.run(main())
 
 
-def test_a_killed_server_resets_its_connections_and_listens_no_more(small: Small) -> None:
+def test_a_killed_server_resets_its_connections_and_listens_no_more(small: SmallNetwork) -> None:
     small.serve(echo)
 
     async def main() -> None:
@@ -148,7 +148,7 @@ def test_a_killed_server_resets_its_connections_and_listens_no_more(small: Small
     small.run(main())
 
 
-def test_a_cancelled_read_cancels_the_call_as_in_grpc(small: Small) -> None:
+def test_a_cancelled_read_cancels_the_call_as_in_grpc(small: SmallNetwork) -> None:
     cancelled = asyncio.Event()
 
     async def serve(context: ServerContext) -> None:
@@ -169,7 +169,7 @@ def test_a_cancelled_read_cancels_the_call_as_in_grpc(small: Small) -> None:
     small.run(main())
 
 
-def test_a_write_of_the_server_to_a_broken_connection_fails(small: Small) -> None:
+def test_a_write_of_the_server_to_a_broken_connection_fails(small: SmallNetwork) -> None:
     failed: list[str] = []
 
     async def serve(context: ServerContext) -> None:
@@ -193,7 +193,7 @@ def test_a_write_of_the_server_to_a_broken_connection_fails(small: Small) -> Non
     small.run(main())
 
 
-async def _later(small: Small, delay: float) -> None:
+async def _later(small: SmallNetwork, delay: float) -> None:
     passed = small.loop.create_future()
     small.loop.call_later(delay, passed.set_result, None)
     await passed

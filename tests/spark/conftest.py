@@ -1,36 +1,31 @@
-"""A Spark session for the tests that need one, and the words of ``spark_world``.
+"""A Spark session for the tests that need one, and fixtures from ``spark_world``.
 
 Java, a session and its first batch take about ten seconds, so all tests share one session. Spark's own processes run
-what the tests' folder defines: they find it by PYTHONPATH, which is set before the session is.
+code of tests/worlds. They find it by PYTHONPATH, which is set before the session is made.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from lmerge.errors import UsageError
 from lmerge.spark.java import use_java
-from lmerge.spark.said import forget_cached
-
-HERE = Path(__file__).parent
-for folder in (HERE, HERE.parent / "client", HERE.parent / "service"):
-    sys.path.append(str(folder))
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lmerge.spark.source import LmergeStreamReader
+    from lmerge.spark.source.readers import LmergeStreamReader
 
 
 @pytest.fixture(autouse=True)
 def _new_worker() -> None:
-    """Nothing of the test before is remembered in this process."""
+    """Empty the caches of this process before each test."""
+    from spool_world import forget_cached
+
     forget_cached()
 
 
@@ -42,7 +37,7 @@ def _demanded(problem: str) -> None:
 
 @pytest.fixture(scope="session")
 def spark_is_here() -> None:
-    """Ends the test if there is no PySpark, or no Java to run it."""
+    """Skip the test if there is no PySpark, or no Java to run it."""
     try:
         import pyspark  # noqa: F401
     except ImportError as problem:
@@ -55,10 +50,10 @@ def spark_is_here() -> None:
 
 @pytest.fixture(scope="session")
 def spark(spark_is_here: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session of two threads that writes nothing but errors."""
+    """Give a session of two threads that writes only errors."""
     import spark_world
 
-    # As docs/spark.md advises; the programs of their own that tests start keep to what Spark does by itself.
+    # As docs/spark.md advises. Programs that tests start keep Spark's defaults.
     fast = {"spark_python_unix_domain_socket_enabled": "true"}
     session = spark_world.session(tmp_path_factory.mktemp("spark"), **fast)
     yield session
@@ -67,16 +62,16 @@ def spark(spark_is_here: None, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.fixture
 def readers() -> Iterator[Callable[..., LmergeStreamReader]]:
-    """Makes readers as Spark's driver does, and stops them."""
+    """Make readers as Spark's driver does, and stop them at the end."""
     from read_world import options
 
-    from lmerge.spark import source
+    from lmerge.spark.source import readers
 
     made: list[LmergeStreamReader] = []
 
     def make(target: str, **given: Any) -> LmergeStreamReader:
         chosen = options(target, **given)
-        reader = source.stream_reader(chosen, source.schema({**chosen, "payload": "binary"}))
+        reader = readers.stream_reader(chosen, readers.schema({**chosen, "payload": "binary"}))
         made.append(reader)
         return reader
 

@@ -1,7 +1,7 @@
-"""What goes wrong around a query that publishes: a clear error in its exception, nothing lost, nothing twice.
+"""Errors around a query that publishes: a clear message in its exception, nothing lost, nothing twice.
 
-By mode where it makes a difference: ``append`` is written by the sink, ``update`` behind ``foreachBatch``. More of it
-is in ``test_sink``, which shows what each option and each single mistake says.
+Tested by mode where that makes a difference: ``append`` is written by the sink, ``update`` by ``foreachBatch``.
+``test_sink`` tests the messages of each option and each single mistake.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ import pytest
 from client_world import ThreadedWorld, threaded_world
 from driver_world import FINAL, HOUR, REFERENCES, SCHEMA, batches, feed_of, final, started, stop_at, wait_for
 from hooks import hook
-from spark_world import MERGE, PLANS, Feed, S, recorded, run_to_end, secure, table
+from spark_world import MERGE, PLANS, FileFeed, S, recorded, run_to_end, secure, table
 from spool_world import APPENDS, META, attempt_at
 
 import lmerge
 from lmerge import clock
 from lmerge.errors import UsageError
-from lmerge.spark.spool import Spool
+from lmerge.spark import Running
+from lmerge.spark.spool.spool import Spool
 
 both = pytest.mark.parametrize("plan", ["append", "update"])
 
@@ -38,14 +39,14 @@ def scratch(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def ends(writer: Any, checkpoint: Path, *words: str) -> None:
-    """The query ends, and its exception says all of these."""
+def ends(writer: Any, checkpoint: Path, *parts: str) -> None:
+    """Check that the query ends, and that its exception has all of these parts."""
     from pyspark.errors import StreamingQueryException
 
     with pytest.raises(StreamingQueryException) as caught:
         run_to_end(writer, checkpoint)
-    for word in words:
-        assert word in str(caught.value)
+    for part in parts:
+        assert part in str(caught.value)
 
 
 def test_a_token_that_does_not_allow_it_ends_a_query_that_revises(spark: Any, scratch: Path) -> None:
@@ -53,7 +54,7 @@ def test_a_token_that_does_not_allow_it_ends_a_query_that_revises(spark: Any, sc
     with secure(scratch) as world:
         path = scratch / "a.token"
         path.write_text(world.token("other", ["publish"], ["elsewhere"]))
-        given = {"ca": world.authority.path, "token_file": str(path)}
+        given = {"security": lmerge.Security(ca=world.authority.path, token_file=str(path))}
         ends(PLANS["update"](spark, feed, world.target, **given), scratch / "c", "PermissionDenied", MERGE, "batch 0")
 
 
@@ -63,10 +64,8 @@ def test_a_merge_that_the_server_does_not_make_ends_a_query_that_revises(spark: 
         ends(PLANS["update"](spark, feed, world.target, merge="fligths"), scratch / "c", "fligths", "batch 0")
 
 
-def test_a_payload_that_is_too_large_ends_a_query_that_revises(
-    spark: Any, scratch: Path, world: ThreadedWorld
-) -> None:
-    feed = Feed(scratch / "feed", SCHEMA)
+def test_a_payload_that_is_too_large_ends_a_query_that_revises(spark: Any, scratch: Path, world: ThreadedWorld) -> None:
+    feed = FileFeed(scratch / "feed", SCHEMA)
     feed.put({"ts": HOUR, "name": "x" * 2_000_000, "n": 1})
     ends(PLANS["update"](spark, feed, world.target), scratch / "c", "LimitExceeded", "batch 0", "payload")
 
@@ -75,7 +74,7 @@ def test_a_payload_that_is_too_large_ends_a_query_that_revises(
 def test_a_checkpoint_of_which_only_half_was_deleted_ends_the_query(
     spark: Any, scratch: Path, world: ThreadedWorld, plan: str
 ) -> None:
-    """Spark's half is gone: it is another query, and the spool is not its own. The spool is gone: it is missed."""
+    """Without Spark's half it is another query, and the spool is not its own. A missing spool is reported."""
     rows = batches(2)
     feed = feed_of(scratch, rows)
     checkpoint = scratch / "c"
@@ -88,7 +87,7 @@ def test_a_checkpoint_of_which_only_half_was_deleted_ends_the_query(
     ends(PLANS[plan](spark, feed, world.target), checkpoint, "holds a stream whose query", "each query needs a spool")
     shutil.rmtree(kept / "lmerge")
     feed.put(*rows[0])
-    ends(PLANS[plan](spark, feed, world.target), kept, "is empty: the query has run before without it")
+    ends(PLANS[plan](spark, feed, world.target), kept, "is empty: either the query ran before without it")
 
 
 def test_keys_that_change_between_restarts_end_the_query(spark: Any, scratch: Path, world: ThreadedWorld) -> None:
@@ -106,7 +105,7 @@ def test_a_query_that_gave_up_on_its_server_goes_on_from_where_it_was(
     hook(spark)
     rows = batches(3)
     feed = feed_of(scratch, rows)
-    given = {"give_up_after": "1 second"}
+    given = {"running": Running(give_up_after="1 second")}
     with recorded(world.world.target) as recorder:
         writer = PLANS[plan](spark, feed, world.target, **given).option("path", str(scratch / "hooks"))
         with stop_at(scratch, "written-1"):
@@ -144,21 +143,21 @@ def test_a_server_that_is_gone_for_a_minute_in_the_middle_of_a_batch_is_waited_f
 def test_a_clock_that_is_behind_that_of_the_life_before_is_named(
     spark: Any, scratch: Path, world: ThreadedWorld
 ) -> None:
-    """A new machine without the old one's spool, whose clock was an hour ahead: it cannot know better, and says so."""
+    """A new machine lacks the old one's spool, and the old clock was an hour ahead: the error names the cause."""
     feed = feed_of(scratch, batches(1))
     ahead = clock.wall_us() + 3_600 * S
-    with lmerge.Publisher(world.target, MERGE, "a", incarnation=ahead) as before:
+    with lmerge.Publisher(world.target, MERGE, "a", origin=lmerge.Origin(incarnation=ahead)) as before:
         before.flush()
         ends(PLANS["append"](spark, feed, world.target), scratch / "c", "incarnation", str(ahead), "batch 0")
 
 
 def test_a_spool_that_executors_do_not_share_is_refused_at_once(tmp_path: Path) -> None:
-    """Each machine has a folder of that name, as with a checkpoint on local disks."""
+    """Each machine has its own folder of that name, as with a checkpoint on local disks."""
     here, there = Spool(str(tmp_path / "driver")), Spool(str(tmp_path / "executor"))
     written = attempt_at(there, 0, 0, [("x", 1, 1, 5)])
     with pytest.raises(UsageError, match="the driver does not see it: the driver and all executors must see"):
         here.commit(0, [written.part], None, META)
-    assert here.newest is None
+    assert here.record.newest is None
     empty = attempt_at(there, 0, 0, [], APPENDS)
     here.commit(0, [empty.part], None, META)
     with pytest.raises(UsageError, match="must see one folder"):

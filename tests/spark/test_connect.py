@@ -1,4 +1,4 @@
-"""Spark Connect: what is read from the plan elsewhere is declared by hand; the rest is the same."""
+"""Spark Connect: the user declares what is otherwise read from the plan. The rest is the same."""
 
 from __future__ import annotations
 
@@ -24,23 +24,24 @@ def test_a_session_of_spark_connect_publishes_and_reads(tmp_path: Path) -> None:
     pytest.importorskip("grpc_status")
     rows = batches(2)
     feed_of(tmp_path, rows)
-    environment = environment_of(spark_home(tmp_path)) | {"SPARK_TESTING": "1"}  # Spark's word for: any port
+    environment = environment_of(spark_home(tmp_path)) | {"SPARK_TESTING": "1"}  # makes Spark take any port
     with threaded_world() as world:
         command = (sys.executable, str(HERE / "connect_app.py"))
         with (
             Driver(tmp_path, world.target, command=command, environment=environment) as driver,
-            recorded(world.target) as counts, recorded(world.target, "appended") as flights,
+            recorded(world.target) as counts,
+            recorded(world.target, "appended") as flights,
         ):
             driver.ends()
             assert final(table(counts.until_stable(FINAL))) == final(update_reference(rows))
             assert final(table(flights.until_stable(FINAL))) == final(append_reference(rows))
-    said = json.loads((tmp_path / "connect.json").read_text())
-    assert said["session"] == "pyspark.sql.connect.session"
-    assert "declare by hand what would have been derived from it: properties=" in said["append"]
-    assert "stable_lag=, how far below the watermark" in said["append"]
-    assert "properties=" not in said["update"]
-    assert "keys=, the columns that tell which rows are of one event" in said["update"]
-    assert "cannot skip in a Spark Connect session" in said["skip"]
-    assert "warning [unread] the plan: stays at the server and was not looked into" in said["explain"]
-    assert int(said["read"]) == len(final(update_reference(rows)))
-    assert "name" in said["now"]
+    results = json.loads((tmp_path / "connect.json").read_text())
+    assert results["session"] == "pyspark.sql.connect.session"
+    assert "declare by hand what would have been derived from it: properties=" in results["append"]
+    assert "stable_lag=, how far below the watermark" in results["append"]
+    assert "properties=" not in results["update"]
+    assert "keys=, the columns that identify the rows of one event" in results["update"]
+    assert "cannot skip in a Spark Connect session" in results["skip"]
+    assert "warning [unread] the plan: stays at the server and was not checked" in results["explain"]
+    assert int(results["read"]) == len(final(update_reference(rows)))
+    assert "name" in results["now"]

@@ -1,4 +1,4 @@
-"""``publish`` and ``heartbeat``: what becomes of a DataFrame, and what is refused, naming the argument."""
+"""``publish`` and ``heartbeat``: the elements of a DataFrame, and refusals that name the argument."""
 
 from __future__ import annotations
 
@@ -9,18 +9,29 @@ from typing import Any
 
 import pytest
 from client_world import ThreadedWorld, threaded_world
-from spark_world import MERGE, Feed, S, nobody, publish_counts, publish_flights, recorded, run_to_end, table
+from spark_world import (
+    MERGE,
+    FileFeed,
+    S,
+    publish_counts,
+    publish_flights,
+    recorded,
+    run_to_end,
+    table,
+    unreachable_server,
+)
 
+import lmerge
 from lmerge import clock
 from lmerge.core.elements import INF, Adjust, Event, Insert, Stable
 from lmerge.errors import UsageError
-from lmerge.spark import heartbeat, publish
+from lmerge.spark import Payload, Running, heartbeat, publish
 from lmerge.wire.rows import RowCodec
 from lmerge.wire.schema import parse_schema
 
 HOUR = 1_700_002_800 * S
 SCHEMA = "ts long, name string, n long"
-CONNECT = {"servers": "nowhere:1", "merge": MERGE, "replica": "a"}
+CONNECT: dict[str, Any] = {"servers": "nowhere:1", "merge": MERGE, "replica": "a"}
 
 
 @pytest.fixture
@@ -30,19 +41,19 @@ def world() -> Iterator[ThreadedWorld]:
 
 
 @pytest.fixture
-def feed(tmp_path: Path) -> Feed:
-    return Feed(tmp_path / "feed", SCHEMA)
+def feed(tmp_path: Path) -> FileFeed:
+    return FileFeed(tmp_path / "feed", SCHEMA)
 
 
 def at(seconds: int) -> int:
     return HOUR + seconds * S
 
 
-# What becomes of rows.
+# The elements of rows.
 
 
 def test_rows_are_events_with_the_columns_that_are_left_as_payload(
-    spark: Any, tmp_path: Path, feed: Feed, world: ThreadedWorld
+    spark: Any, tmp_path: Path, feed: FileFeed, world: ThreadedWorld
 ) -> None:
     feed.put({"ts": at(0), "name": "x", "n": 7}, {"ts": at(1), "name": "y"})
     feed.put({"ts": at(100), "name": "z", "n": 1})
@@ -57,7 +68,7 @@ def test_rows_are_events_with_the_columns_that_are_left_as_payload(
     ]
 
 
-def test_counts_are_revised(spark: Any, tmp_path: Path, feed: Feed, world: ThreadedWorld) -> None:
+def test_counts_are_revised(spark: Any, tmp_path: Path, feed: FileFeed, world: ThreadedWorld) -> None:
     feed.put({"ts": at(0), "name": "x"}, {"ts": at(1), "name": "x"})
     feed.put({"ts": at(2), "name": "x"}, {"ts": at(3), "name": "y"})
     feed.put({"ts": at(100), "name": "z"})
@@ -73,23 +84,36 @@ def test_counts_are_revised(spark: Any, tmp_path: Path, feed: Feed, world: Threa
 
 
 def test_starts_ends_and_takings_back_are_one_event_each(
-    spark: Any, tmp_path: Path, feed: Feed, world: ThreadedWorld
+    spark: Any, tmp_path: Path, feed: FileFeed, world: ThreadedWorld
 ) -> None:
-    """A start is an event that goes on; its end gives it one; an end at its start takes it back."""
-    feed = Feed(tmp_path / "intervals", "began long, ended long, name string")
+    """A start is an event without an end. An end sets its end, and an end at its start takes it back."""
+    feed = FileFeed(tmp_path / "intervals", "began long, ended long, name string")
     feed.put({"began": at(0), "name": "x"}, {"began": at(1), "name": "y"})
     feed.put({"name": "x", "ended": at(5)}, {"began": at(1), "name": "y", "ended": at(1)})
     stream = feed.timed(spark, "began", "ended").select("name", "began", "ended")
     writer = publish(
-        stream, merge=MERGE, replica="a", servers=world.target, mode="intervals", keys=["name"], vs="began", ve="ended",
-        partitions=2, stable_lag="1 hour", schema={"name": "string?"})
+        stream,
+        merge=MERGE,
+        replica="a",
+        servers=world.target,
+        mode="intervals",
+        keys=["name"],
+        vs="began",
+        ve="ended",
+        payload=Payload(schema={"name": "string?"}),
+        stable_lag="1 hour",
+        running=Running(partitions=2),
+    )
     payload = RowCodec(parse_schema({"name": "string?"}))
     x, y = (payload.encode({"name": name}) for name in "xy")
     with recorded(world.target) as recorder:
         run_to_end(writer, tmp_path / "c")
         elements = recorder.until(lambda elements: len(elements) >= 4)
     assert sorted(elements, key=lambda e: (e.payload, isinstance(e, Adjust))) == [
-        Insert(x, at(0), INF), Adjust(x, at(0), INF, at(5)), Insert(y, at(1), INF), Adjust(y, at(1), INF, at(1)),
+        Insert(x, at(0), INF),
+        Adjust(x, at(0), INF, at(5)),
+        Insert(y, at(1), INF),
+        Adjust(y, at(1), INF, at(1)),
     ]
 
 
@@ -97,30 +121,30 @@ def test_starts_ends_and_takings_back_are_one_event_each(
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("given", "message"),
     [
         ({"mode": "complete"}, "mode is 'complete'"),
         ({"late": "later"}, "late is 'later'"),
-        ({"payload": ["nmae"]}, "payload has 'nmae'"),
+        ({"payload": Payload(["nmae"])}, "payload has 'nmae'"),
         ({"vs": "name"}, r"vs \(name\) is string"),
         ({"mode": "intervals"}, "needs keys"),
         ({"mode": "intervals", "keys": ["nobody"]}, "keys has 'nobody'"),
         ({"servers": "a,a"}, "a server stands twice"),
-        ({"stable_lag": "a while"}, "no duration"),
+        ({"stable_lag": "a while"}, "not a duration"),
     ],
 )
-def test_a_wrong_argument_is_named(spark: Any, feed: Feed, given: dict[str, Any], words: str) -> None:
+def test_a_wrong_argument_is_named(spark: Any, feed: FileFeed, given: dict[str, Any], message: str) -> None:
     stream = feed.timed(spark, "ts").withWatermark("ts", "10 seconds")
-    with pytest.raises(UsageError, match=words):
+    with pytest.raises(UsageError, match=message):
         publish(stream, **{"vs": "ts", "stable_lag": "0 seconds", **CONNECT, **given})
 
 
 def test_a_batch_dataframe_is_refused(spark: Any) -> None:
-    with pytest.raises(UsageError, match="no streaming one"):
+    with pytest.raises(UsageError, match="not a streaming one"):
         publish(spark.range(1), vs="id", **CONNECT)
 
 
-def test_a_plan_that_replicas_would_not_agree_on_is_refused(spark: Any, feed: Feed) -> None:
+def test_a_plan_that_replicas_would_not_agree_on_is_refused(spark: Any, feed: FileFeed) -> None:
     from pyspark.sql import functions
 
     stream = feed.timed(spark, "ts").withWatermark("ts", "10 seconds").withColumn("luck", functions.rand())
@@ -132,9 +156,9 @@ def test_a_plan_that_replicas_would_not_agree_on_is_refused(spark: Any, feed: Fe
 
 
 def test_a_heartbeat_moves_the_stable_point_of_a_silent_source(
-    spark: Any, tmp_path: Path, feed: Feed, world: ThreadedWorld
+    spark: Any, tmp_path: Path, feed: FileFeed, world: ThreadedWorld
 ) -> None:
-    """Ticks count for the watermark and are no events: neither is left behind by the optimizer."""
+    """Ticks count for the watermark and are no events. The optimizer changes neither."""
     began_us = clock.wall_us()
     feed.put({"ts": at(0), "name": "x", "n": 1})
     stream = heartbeat(feed.timed(spark, "ts"), time="ts", watermark="10 seconds", every="200 ms", lag="5 seconds")
@@ -149,7 +173,7 @@ def test_a_heartbeat_moves_the_stable_point_of_a_silent_source(
 
 
 def test_a_heartbeat_closes_windows_of_a_silent_source(
-    spark: Any, tmp_path: Path, feed: Feed, world: ThreadedWorld
+    spark: Any, tmp_path: Path, feed: FileFeed, world: ThreadedWorld
 ) -> None:
     from pyspark.sql import functions
 
@@ -165,22 +189,31 @@ def test_a_heartbeat_closes_windows_of_a_silent_source(
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
-    [({"time": "name"}, "no column of timestamps"), ({"every": "0 seconds"}, "every must be more"),
-     ({"lag": "some"}, "no duration")],
+    ("given", "message"),
+    [
+        ({"time": "name"}, "not a column of timestamps"),
+        ({"every": "0 seconds"}, "every must be more"),
+        ({"lag": "some"}, "not a duration"),
+    ],
 )
-def test_a_wrong_heartbeat_is_refused(spark: Any, feed: Feed, given: dict[str, str], words: str) -> None:
-    with pytest.raises(UsageError, match=words):
+def test_a_wrong_heartbeat_is_refused(spark: Any, feed: FileFeed, given: dict[str, str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         heartbeat(feed.timed(spark, "ts"), **{"time": "ts", "watermark": "10 seconds", **given})
 
 
-# Words that a user may look at.
+# What a user can read.
 
 
-def test_nothing_secret_is_in_the_plan_that_spark_shows(spark: Any, feed: Feed, tmp_path: Path) -> None:
+def test_nothing_secret_is_in_the_plan_that_spark_shows(spark: Any, feed: FileFeed, tmp_path: Path) -> None:
     token = tmp_path / "a.token"
     token.write_text("lmt_secret")
-    writer = publish_flights(spark, feed, nobody(), token_file=str(token), give_up_after="1 second")
+    writer = publish_flights(
+        spark,
+        feed,
+        unreachable_server(),
+        security=lmerge.Security(token_file=str(token)),
+        running=Running(give_up_after="1 second"),
+    )
     query = writer.option("checkpointLocation", str(tmp_path / "c")).start()
     feed.put({"ts": at(0), "name": "x"})
     done = threading.Event()

@@ -1,4 +1,4 @@
-"""The replicas in Spark: the news that they read, their two plans, their process, and the demo with one of them."""
+"""The replicas in Spark: their source of news, their two plans, their process, and the demo with one of them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date
+from importlib.metadata import PackageNotFoundError
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
@@ -23,26 +24,26 @@ from client_world import ThreadedWorld, threaded_world
 from secure_world import SecureWorld
 from spark_world import MERGE, recorded, table
 
-from lmerge.cli.demo_judge import Judge
-from lmerge.cli.demo_spark import Spark, without_spark
 from lmerge.core.elements import INF, NEG_INF, Adjust, Event, Insert
+from lmerge.demo.judge import FlightsJudge
+from lmerge.demo.spark import Spark, without_spark
 from lmerge.errors import InvalidRow, UsageError
-from lmerge.spark.elements import RowPlan, turner_of
 from lmerge.spark.options import APPEND, RAW
-from replicas.flights.flight import Flight, read_flights
-from replicas.flights.replay import ReplayClock, first_instant, read_clock, write_clock
-from replicas.flights.source import Days
-from replicas.flights.style import LEAD
-from replicas.spark import session
-from replicas.spark.__main__ import Progress, follow, is_complete
-from replicas.spark.news import LONGEST, WATERMARK_DELAY, all_news, final_watermark, read_log, write_log
-from replicas.spark.plans import PLANS, publish
-from replicas.spark.source import FlightNews, NewsReader
+from lmerge.spark.sink.elements import RowPlan, converter_of
+from lmerge_replicas.flights.flight import Flight, read_flights
+from lmerge_replicas.flights.replay import ReplayClock, first_instant, read_clock, write_clock
+from lmerge_replicas.flights.source import Days
+from lmerge_replicas.flights.style import LEAD
+from lmerge_replicas.spark import session
+from lmerge_replicas.spark.__main__ import ProgressLine, follow, is_complete
+from lmerge_replicas.spark.news import LONGEST, WATERMARK_DELAY, all_news, final_watermark, read_log, write_log
+from lmerge_replicas.spark.plans import PLANS, publish
+from lmerge_replicas.spark.source import FlightNews, NewsReader
 
 BLIZZARD = Days(date(2013, 2, 8), date(2013, 2, 9))  # half of the flights cancelled, the rest late or diverted
 REPLICA = [sys.executable, "-m", "lmerge", "replica", "run"]
 PROCESS_S = 400.0
-SILENT = Progress("a", is_shown=False)
+SILENT = ProgressLine("a", is_shown=False)
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +53,8 @@ def flights() -> list[Flight]:
 
 @pytest.fixture(scope="module")
 def expected() -> list[Event]:
-    """What DuckDB computes from the raw table: the same as for the replicas in plain Python."""
-    with Judge(BLIZZARD) as judge:
+    """Return the table that DuckDB computes from the raw data, as for the replicas in plain Python."""
+    with FlightsJudge(BLIZZARD) as judge:
         return judge.events()
 
 
@@ -82,7 +83,7 @@ def test_news_are_in_order_of_time_and_a_flight_has_no_two_at_one_moment(flights
 
 
 def test_no_news_are_late_however_batches_are_cut(flights: list[Flight]) -> None:
-    """The watermark before a row was known is below it."""
+    """The watermark before a row's time is below the row."""
     latest = 0
     for news in all_news(flights, BLIZZARD)[1:-1]:
         assert news.at - news.vs <= LONGEST
@@ -99,7 +100,7 @@ def test_behind_the_last_row_everything_is_final(flights: list[Flight], tmp_path
     assert final > max(f.vs for f in flights)
 
 
-def test_the_source_gives_what_is_known_by_the_clock_and_the_same_rows_again(tmp_path: Path) -> None:
+def test_the_source_gives_rows_up_to_the_clock_and_the_same_rows_again(tmp_path: Path) -> None:
     log, clock = write_log(tmp_path, BLIZZARD), tmp_path / "clock.json"
     reader = NewsReader({"log": str(log), "clock": str(clock)})
     begun = reader.initialOffset()
@@ -125,33 +126,33 @@ def test_the_source_gives_what_is_known_by_the_clock_and_the_same_rows_again(tmp
 def test_a_raw_payload_is_the_column_as_it_is() -> None:
     rows = pa.record_batch({"flight": ["x", "y"], "vs": [1, 2], "ve": [5, None]})
     plan = RowPlan(APPEND, ve="ve", raw="flight")
-    assert list(turner_of(plan, NEG_INF).take(rows).elements()) == [Insert(b"x", 1, 5), Insert(b"y", 2, INF)]
+    assert list(converter_of(plan, NEG_INF).take(rows).elements()) == [Insert(b"x", 1, 5), Insert(b"y", 2, INF)]
     missing = pa.record_batch({"flight": pa.array(["x", None]), "vs": [1, 2], "ve": [5, 6]})
     with pytest.raises(InvalidRow, match="flight"):
-        turner_of(plan, NEG_INF).take(missing)
+        converter_of(plan, NEG_INF).take(missing)
 
 
-@pytest.mark.parametrize(("columns", "words"), [
-    (("flight", "at"), "flight string, at timestamp"), (("at",), "at timestamp"),
-])
+@pytest.mark.parametrize(
+    ("columns", "message"), [(("flight", "at"), "flight string, at timestamp"), (("at",), "at timestamp")]
+)
 def test_a_raw_payload_is_one_column_of_text_or_bytes(
-    spark: Any, tmp_path: Path, columns: tuple[str, ...], words: str
+    spark: Any, tmp_path: Path, columns: tuple[str, ...], message: str
 ) -> None:
     import lmerge.spark
 
     rows = stream(spark, tmp_path).withWatermark("vs", "1 hour").select("vs", *columns)
     given: dict[str, Any] = {"servers": "h:1", "merge": MERGE, "replica": "a", "vs": "vs"}
-    with pytest.raises(UsageError, match=f"schema is raw, .* not {words}"):
-        lmerge.spark.publish(rows, schema=RAW, **given)
+    with pytest.raises(UsageError, match=f"schema is raw, .* not {message}"):
+        lmerge.spark.publish(rows, payload=lmerge.spark.Payload(schema=RAW), **given)
     with pytest.raises(UsageError, match="schema is 'Raw'; it is columns with their types, or raw"):
-        lmerge.spark.publish(rows, schema="Raw", **given)
+        lmerge.spark.publish(rows, payload=lmerge.spark.Payload(schema="Raw"), **given)
 
 
 # The plans.
 
 
 def stream(spark: Any, folder: Path, rows_max: int | None = None) -> Any:
-    """All the news, as if the replay had ended long ago."""
+    """Return all news, as if the replay had ended long ago."""
     spark.dataSource.register(FlightNews)
     write_clock(folder / "clock.json", ReplayClock(0.0, first_instant(BLIZZARD), 86_400.0))
     return session.news(spark, write_log(folder, BLIZZARD), folder / "clock.json", rows_max)
@@ -193,27 +194,37 @@ def test_a_plan_gives_the_table_of_the_other_replicas_over_a_restart_too(
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*REPLICA, *arguments], capture_output=True, text=True, check=False, timeout=PROCESS_S,
+        [*REPLICA, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PROCESS_S,
         env=os.environ | {"COLUMNS": "200"} | environment,
     )
 
 
-def test_the_command_says_which_replicas_there_are() -> None:
+def test_the_command_lists_the_replicas() -> None:
     listed = subprocess.run([*REPLICA[:-1], "list"], capture_output=True, text=True, check=True).stdout
     names = [line.split()[0] for line in listed.splitlines()]
     assert names == ["aggressive", "conservative", "open-ended", "spark-append", "spark-update"]
     assert "--checkpoint" in run("--help").stdout
 
 
-@pytest.mark.parametrize(("arguments", "words"), [
-    (["spark"], "there is no replica 'spark'; there are aggressive, "),
-    (["aggressive", "--checkpoint", "x"], "aggressive keeps nothing: --checkpoint is for the replicas in Spark"),
-    (["aggressive", "--first", "yesterday"], "'yesterday' is no day such as 2013-02-08"),
-])
-def test_what_cannot_be_run_is_named(arguments: list[str], words: str) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["spark"], "there is no replica 'spark'; there are aggressive, "),
+        (
+            ["aggressive", "--checkpoint", "x"],
+            "aggressive has no checkpoint: --checkpoint is for the replicas in Spark",
+        ),
+        (["aggressive", "--first", "yesterday"], "'yesterday' is no day such as 2013-02-08"),
+    ],
+)
+def test_what_cannot_be_run_is_named(arguments: list[str], message: str) -> None:
     done = run(*arguments)
     assert done.returncode == 2
-    assert words in done.stderr
+    assert message in done.stderr
 
 
 def test_a_replica_in_plain_python_is_run_to_its_end(world: ThreadedWorld, expected: list[Event]) -> None:
@@ -224,9 +235,11 @@ def test_a_replica_in_plain_python_is_run_to_its_end(world: ThreadedWorld, expec
         assert table(recorder.until_stable(INF)) == expected
 
 
-def test_without_pyspark_or_java_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_pyspark_or_java_the_error_names_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     def missing(name: str) -> str:
-        raise session.PackageNotFoundError(name)
+        raise PackageNotFoundError(name)
 
     def no_java() -> str:
         raise UsageError("Spark needs Java 17 or newer: pip install 'lmerge[java]'")
@@ -238,44 +251,56 @@ def test_without_pyspark_or_java_it_says_what_to_install(monkeypatch: pytest.Mon
     with pytest.raises(UsageError, match=re.escape("pip install 'lmerge[spark]'")):
         without_spark(Spark.YES)
     assert "pip install 'lmerge[spark]'" in without_spark(Spark.AUTO)
-    assert without_spark(Spark.NO) == "no replica in Spark, as told by --spark no"
+    assert without_spark(Spark.NO) == "no replica in Spark: --spark no"
     monkeypatch.setattr(session, "version", lambda name: "4.3.0")
     monkeypatch.setattr(session, "use_java", no_java)
     assert "pip install 'lmerge[java]'" in without_spark(Spark.AUTO)
 
 
 class Process:
-    """A replica in a process of its own."""
+    """Runs a replica in a process of its own."""
 
     def __init__(self, folder: Path, target: str, *options: str) -> None:
         self.log = folder / "replica.log"
         days = ["--first", "2013-02-08", "--last", "2013-02-09"]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [*REPLICA, "spark-update", "-s", target, "-r", "a", "--checkpoint", str(folder / "kept"), *days,
-                 *options],
-                stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
+                [
+                    *REPLICA,
+                    "spark-update",
+                    "-s",
+                    target,
+                    "-r",
+                    "a",
+                    "--checkpoint",
+                    str(folder / "kept"),
+                    *days,
+                    *options,
+                ],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
             )
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         return self.log.read_text()
 
-    def says(self, words: str) -> None:
-        """Wait until it has."""
+    def wait_for(self, message: str) -> None:
+        """Wait until its output has ``message``."""
         pause = threading.Event()
         for _ in range(int(PROCESS_S / 0.1)):
-            if words in self.said:
+            if message in self.output:
                 return
-            assert self.process.poll() is None, self.said
+            assert self.process.poll() is None, self.output
             pause.wait(0.1)
-        raise AssertionError(f"it never said {words!r}: {self.said}")
+        raise AssertionError(f"it never wrote {message!r}: {self.output}")
 
     def ends(self) -> int:
         return self.process.wait(PROCESS_S)
 
     def has_left(self) -> list[str]:
-        """What is still there of its session: the JVM is in it."""
+        """Return the processes of its session that still run, such as the JVM."""
         found = []
         for stat in Path("/proc").glob("[0-9]*/stat"):
             try:
@@ -308,14 +333,14 @@ def test_a_stopped_process_leaves_no_jvm_and_goes_on_from_its_checkpoint(
     final = final_watermark(read_log(write_log(tmp_path, BLIZZARD)))
     with recorded(world.target) as recorder:
         with process(tmp_path, world.target, "--speed", "0.001") as replica:
-            replica.says("batch 0 in")
+            replica.wait_for("batch 0 in")
             replica.process.send_signal(signal.SIGINT)
-            assert replica.ends() == 130, replica.said
-            assert replica.said.endswith("a: stopped\n")
+            assert replica.ends() == 130, replica.output
+            assert replica.output.endswith("a: stopped\n")
             assert not replica.has_left()
         with process(tmp_path, world.target, "--speed", "1000", "--start", "0") as replica:
-            assert replica.ends() == 0, replica.said
-            assert replica.said.endswith("a: everything was said\n")
+            assert replica.ends() == 0, replica.output
+            assert replica.output.endswith("a: everything was published\n")
             assert not replica.has_left()
         assert table(recorder.until_stable(final)) == expected
     assert "java" not in (tmp_path / "replica.log").read_text().lower(), "quiet"
@@ -327,7 +352,7 @@ def test_a_stopped_process_leaves_no_jvm_and_goes_on_from_its_checkpoint(
 @pytest.mark.long
 @pytest.mark.timeout(2 * PROCESS_S)
 @pytest.mark.usefixtures("spark_is_here")
-async def test_a_replica_in_spark_shows_what_a_secured_server_asks_for(tmp_path: Path) -> None:
+async def test_a_replica_in_spark_shows_what_a_secured_server_requires(tmp_path: Path) -> None:
     days = ["--first", "2013-02-08", "--last", "2013-02-08", "--speed", "1000", "--start", "0"]
     async with SecureWorld(tmp_path, merges=(MERGE,)) as world:
         file = tmp_path / "a.token"
@@ -335,7 +360,7 @@ async def test_a_replica_in_spark_shows_what_a_secured_server_asks_for(tmp_path:
         server = ["spark-append", "-s", world.target, "-m", MERGE, "-r", "a", "--ca", world.authority.path]
         done = await asyncio.to_thread(run, *server, *days)
         assert done.returncode == 1
-        assert "this server wants to know who calls" in done.stderr
+        assert "this server requires a certificate or a token" in done.stderr
         done = await asyncio.to_thread(run, *server, *days, "--token-file", str(file))
         assert done.returncode == 0, done.stderr
 
@@ -346,8 +371,11 @@ async def test_a_replica_in_spark_shows_what_a_secured_server_asks_for(tmp_path:
 def test_the_demo_has_a_replica_in_spark_and_the_same_verdict() -> None:
     command = [sys.executable, "-m", "lmerge", "demo", "--months", "2", "--days", "10", "--seconds", "20", "--json"]
     done = subprocess.run(
-        [*command, "--kills", "0", "--server-kills", "0", "--spark", "yes"], capture_output=True, text=True,
-        check=False, timeout=PROCESS_S,
+        [*command, "--kills", "0", "--server-kills", "0", "--spark", "yes"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PROCESS_S,
     )
     assert done.returncode == 0, done.stderr
     verdict = json.loads(done.stdout)

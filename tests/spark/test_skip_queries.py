@@ -1,4 +1,4 @@
-"""Queries that are behind and leave out what nobody wants any more: real servers, real Spark, work that is counted."""
+"""Queries that are behind and skip events that are not needed, with real servers, a real Spark, and counted work."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 from client_world import ThreadedWorld, threaded_world
-from spark_world import MERGE, Feed, S, nobody, recorded, run_to_end, table
+from spark_world import MERGE, FileFeed, S, recorded, run_to_end, table, unreachable_server
 
 import lmerge
 from lmerge.core.batch import Batch
 from lmerge.core.elements import NEG_INF, Event, Insert, Stable
 from lmerge.errors import UsageError
-from lmerge.spark import explain, publish, skip_to, skipped_until
-from lmerge.spark.lint import lint
-from lmerge.spark.spool import Spool
+from lmerge.spark import Payload, Running, explain, publish, skip_to, skipped_until
+from lmerge.spark.plan.lint import lint
+from lmerge.spark.spool.spool import Spool
 from lmerge.wire.rows import RowCodec
 from lmerge.wire.schema import Schema, parse_schema
 
@@ -37,7 +37,7 @@ def rows_of(batch: int) -> list[dict[str, Any]]:
 
 
 def moment(batch: int) -> int:
-    """When the rows of a batch begin."""
+    """Return the time at which the rows of a batch begin."""
     return HOUR + batch * EACH * S
 
 
@@ -61,7 +61,7 @@ def counted(rows: Sequence[Row]) -> list[Event]:
 
 
 def costly(folder: Path) -> Any:
-    """A function of which every call is counted, in files of ``folder``."""
+    """Return a function whose calls are counted in files of ``folder``."""
     from pyspark.sql import functions
 
     folder.mkdir()
@@ -75,13 +75,17 @@ def costly(folder: Path) -> Any:
 
 
 def reached(folder: Path) -> list[int]:
-    """For which rows it was called: Spark may call it twice for one."""
+    """Return the rows for which it was called. Spark may call it twice for a row."""
     return sorted({int(line) for file in folder.iterdir() for line in file.read_text().split()})
 
 
-def until_told(folder: Path, word: str) -> list[int]:
-    return [int(line.split()[1]) for file in folder.iterdir() for line in file.read_text().splitlines()
-            if line.split()[0] == word]
+def skips_of(folder: Path, name: str) -> list[int]:
+    return [
+        int(line.split()[1])
+        for file in folder.iterdir()
+        for line in file.read_text().splitlines()
+        if line.split()[0] == name
+    ]
 
 
 @pytest.fixture
@@ -91,37 +95,47 @@ def world() -> Iterator[ThreadedWorld]:
 
 
 @pytest.fixture
-def feed(tmp_path: Path) -> Feed:
-    return Feed(tmp_path / "feed", SCHEMA)
+def feed(tmp_path: Path) -> FileFeed:
+    return FileFeed(tmp_path / "feed", SCHEMA)
 
 
 def ahead(world: ThreadedWorld, events: Sequence[Event], stable: int, schema: Schema) -> lmerge.Publisher:
-    """A replica that has said all that begins before ``stable``."""
+    """Run a replica that has published all events that begin before ``stable``."""
     publisher = lmerge.Publisher(world.target, MERGE, "ahead", schema=schema, properties=("insert-only",))
     publisher.open()
-    said = [Insert(event.payload, event.vs, event.ve) for event in events if event.vs < stable]
-    publisher.publish(Batch.of([*said, Stable(stable)]))
+    published = [Insert(event.payload, event.vs, event.ve) for event in events if event.vs < stable]
+    publisher.publish(Batch.of([*published, Stable(stable)]))
     publisher.flush()
     return publisher
 
 
-def trips(spark: Any, feed: Feed, checkpoint: Path) -> Any:
+def trips(spark: Any, feed: FileFeed, checkpoint: Path) -> Any:
     timed = feed.timed(spark, "ts").withWatermark("ts", "0 seconds")
     return skip_to(timed, f"ts + INTERVAL {LIFE} SECONDS", checkpoint=str(checkpoint))
 
 
-def scoring(spark: Any, feed: Feed, world: ThreadedWorld, checkpoint: Path, score: Any) -> Any:
-    """The expensive function in a column and in a filter behind it, which the optimizer moves as far as it may."""
+def scoring(spark: Any, feed: FileFeed, world: ThreadedWorld, checkpoint: Path, score: Any) -> Any:
+    """Put the expensive function into a column and into a filter, which the optimizer moves as far as it may."""
     columns = ("ts", f"ts + INTERVAL {LIFE} SECONDS AS until", "name", "n", "score")
     rows = trips(spark, feed, checkpoint).withColumn("score", score("n")).where("score >= 0").selectExpr(*columns)
-    return publish(rows, servers=world.target, merge=MERGE, replica="slow", vs="ts", ve="until", late="drop",
-                   schema=SCORED, properties=("insert-only",), allow=("udf",))
+    return publish(
+        rows,
+        servers=world.target,
+        merge=MERGE,
+        replica="slow",
+        vs="ts",
+        ve="until",
+        late="drop",
+        payload=Payload(schema=SCORED),
+        properties=("insert-only",),
+        allow=("udf",),
+    )
 
 
 def test_a_query_that_is_behind_skips_before_the_expensive_part_and_goes_on_after_a_restart(
-    spark: Any, tmp_path: Path, feed: Feed, world: ThreadedWorld
+    spark: Any, tmp_path: Path, feed: FileFeed, world: ThreadedWorld
 ) -> None:
-    """Twelve batches; the other replica has done ten of them, and goes away before the rest is there."""
+    """There are twelve batches. The other replica has done ten of them, and leaves before the rest comes."""
     checkpoint, calls = tmp_path / "c", tmp_path / "calls"
     rows = [row for batch in range(14) for row in rows_of(batch)]
     score = costly(calls)
@@ -136,15 +150,16 @@ def test_a_query_that_is_behind_skips_before_the_expensive_part_and_goes_on_afte
             feed.put(*rows_of(batch))
         run_to_end(scoring(spark, feed, world, checkpoint, score), checkpoint)
         later = reached(calls)
-        wanted = [row["n"] for row in rows[6 * EACH:] if row["ts"] + LIFE * S >= moment(10)]
-        assert [n for n in later if n >= 6 * EACH] == wanted
+        expected = [row["n"] for row in rows[6 * EACH :] if row["ts"] + LIFE * S >= moment(10)]
+        assert [n for n in later if n >= 6 * EACH] == expected
         elements = reader.until_stable(moment(12))
         assert [event for event in table(elements) if event.ve < moment(13)] == [
-            event for event in scored(rows) if event.ve < moment(13)]
+            event for event in scored(rows) if event.ve < moment(13)
+        ]
 
 
-def test_windows_that_have_lost_rows_are_not_said(
-    spark: Any, tmp_path: Path, feed: Feed, world: ThreadedWorld
+def test_windows_that_have_lost_rows_are_not_published(
+    spark: Any, tmp_path: Path, feed: FileFeed, world: ThreadedWorld
 ) -> None:
     from pyspark.sql import functions
 
@@ -155,32 +170,44 @@ def test_windows_that_have_lost_rows_are_not_said(
     timed = feed.timed(spark, "ts").withWatermark("ts", "0 seconds")
     kept = skip_to(timed, "ts + INTERVAL 10 SECONDS", checkpoint=str(checkpoint))
     counts = kept.groupBy(functions.window("ts", "10 seconds"), "name").count()
-    writer = publish(counts, servers=world.target, merge=MERGE, replica="slow", vs="window.start", ve="window.end",
-                     mode="update", schema=COUNTED)
+    writer = publish(
+        counts,
+        servers=world.target,
+        merge=MERGE,
+        replica="slow",
+        vs="window.start",
+        ve="window.end",
+        mode="update",
+        payload=Payload(schema=COUNTED),
+    )
     with recorded(world.target) as reader:
         with ahead(world, counted(rows), moment(7), COUNTED):
             run_to_end(writer, checkpoint)
         spool = Spool(f"{checkpoint}/lmerge")
         assert spool.skips_next() == moment(7)
-        newest = spool.newest
+        newest = spool.record.newest
         assert newest is not None
         skipping = [batch for batch in range(newest.batch + 1) if spool.skips_to(batch) == moment(7)]
-        said = [
-            element for batch in skipping for part in spool.manifest(batch).parts  # type: ignore[union-attr]
-            for piece in spool.read_part(part) for element in piece.elements()
+        published = [
+            element
+            for batch in skipping
+            if (manifest := spool.record.manifest(batch))
+            for part in manifest.parts
+            for piece in spool.read_part(part)
+            for element in piece.elements()
         ]
-        assert said
-        assert all(max(e.ve, getattr(e, "vold", e.ve)) >= moment(7) for e in said)
+        assert published
+        assert all(max(e.ve, getattr(e, "vold", e.ve)) >= moment(7) for e in published)
         elements = reader.until_stable(moment(9) - 11 * S)
         final = moment(9) - 11 * S
         assert [e for e in table(elements) if e.ve < final] == [e for e in counted(rows) if e.ve < final]
 
 
-def test_state_of_ones_own_asks_as_of_its_batch(
-    spark: Any, tmp_path: Path, feed: Feed, world: ThreadedWorld
+def test_state_of_the_users_own_skips_as_of_its_batch(
+    spark: Any, tmp_path: Path, feed: FileFeed, world: ThreadedWorld
 ) -> None:
-    """A stateful processor and a function: both are told what the batch leaves out, and it is the same for both."""
-    from processors import Asks
+    """A stateful processor and a function get the same time to which the batch skips."""
+    from processors import SkipRecorder
     from pyspark.sql import functions
 
     checkpoint, calls = tmp_path / "c", tmp_path / "calls"
@@ -191,36 +218,48 @@ def test_state_of_ones_own_asks_as_of_its_batch(
     for batch in range(6):
         feed.put(*rows_of(batch))
 
-    def asks(n):  # type: ignore[no-untyped-def]
+    def record_skip(n):  # type: ignore[no-untyped-def]  # as above
         with (calls / f"{os.getpid()}-f").open("a") as file:
             file.write(f"f {skipped_until(str(checkpoint))}\n")
         return 7 * n
 
     try:
         stream = feed.timed(spark, "ts").withWatermark("ts", "0 seconds")
-        stream = stream.withColumn("score", functions.udf(asks, "long")("n"))
-        told = stream.groupBy("name").transformWithState(
-            Asks(str(checkpoint), str(calls)), "ts timestamp, name string, n long, score long", "Append", "None")
-        told = told.withColumn("until", functions.expr(f"ts + INTERVAL {LIFE} SECONDS"))
-        writer = publish(told, servers=world.target, merge=MERGE, replica="slow", vs="ts", ve="until",
-                         stable_lag="1 hour", late="drop", schema=SCORED, properties=("insert-only",),
-                         allow=("udf",), skips=True)
+        stream = stream.withColumn("score", functions.udf(record_skip, "long")("n"))
+        stream = stream.groupBy("name").transformWithState(
+            SkipRecorder(str(checkpoint), str(calls)), "ts timestamp, name string, n long, score long", "Append", "None"
+        )
+        stream = stream.withColumn("until", functions.expr(f"ts + INTERVAL {LIFE} SECONDS"))
+        writer = publish(
+            stream,
+            servers=world.target,
+            merge=MERGE,
+            replica="slow",
+            vs="ts",
+            ve="until",
+            stable_lag="1 hour",
+            late="drop",
+            payload=Payload(schema=SCORED),
+            properties=("insert-only",),
+            allow=("udf",),
+            running=Running(skips=True),
+        )
         with ahead(world, scored(rows), moment(9), SCORED):
             run_to_end(writer, checkpoint)
     finally:
         spark.conf.unset(provider)
     spool = Spool(f"{checkpoint}/lmerge")
-    newest = spool.newest
+    newest = spool.record.newest
     assert newest is not None
     expected = {spool.skips_to(batch) for batch in range(newest.batch + 1)}
     assert expected == {NEG_INF, moment(9)}
-    assert set(until_told(calls, "p")) == set(until_told(calls, "f")) == expected
+    assert set(skips_of(calls, "p")) == set(skips_of(calls, "f")) == expected
 
 
-def test_a_query_that_reads_a_merge_does_not_read_what_nobody_wants(
+def test_a_query_that_reads_a_merge_does_not_read_what_is_not_needed(
     spark: Any, tmp_path: Path, world: ThreadedWorld
 ) -> None:
-    """It feeds another merge, where somebody has come further."""
+    """It feeds another merge, where another replica is ahead."""
     from read_world import reading
 
     checkpoint, calls = tmp_path / "c", tmp_path / "calls"
@@ -232,12 +271,29 @@ def test_a_query_that_reads_a_merge_does_not_read_what_nobody_wants(
             source.insert({"name": row["name"], "n": row["n"]}, row["ts"], row["ts"] + LIFE * S)
         source.stable(rows[-1]["ts"] + 2 * LIFE * S)
         source.flush()
-        stream = reading(spark, world.target, **merges, timeType="timestamp", payload="columns", maxRowsPerBatch=40,
-                         skipTo=str(checkpoint))
+        stream = reading(
+            spark,
+            world.target,
+            **merges,
+            timeType="timestamp",
+            payload="columns",
+            maxRowsPerBatch=40,
+            skipTo=str(checkpoint),
+        )
         done = stream.withWatermark("vs", "0 seconds").withColumn("score", score("n"))
-        writer = publish(done, servers=world.target, merge=MERGE, replica="slow", vs="vs", ve="ve", late="drop",
-                         payload=["name", "n", "score"], schema=SCORED, properties=("insert-only",), allow=("udf",),
-                         skips=True)
+        writer = publish(
+            done,
+            servers=world.target,
+            merge=MERGE,
+            replica="slow",
+            vs="vs",
+            ve="ve",
+            late="drop",
+            payload=Payload(["name", "n", "score"], SCORED),
+            properties=("insert-only",),
+            allow=("udf",),
+            running=Running(skips=True),
+        )
         with recorded(world.target) as reader, ahead(world, scored(rows), moment(17), SCORED):
             run_to_end(writer, checkpoint)
             assert Spool(f"{checkpoint}/lmerge").skips_next() == moment(17)
@@ -249,12 +305,10 @@ def test_a_query_that_reads_a_merge_does_not_read_what_nobody_wants(
             assert [e for e in table(elements) if e.ve < final] == [e for e in scored(rows) if e.ve < final]
 
 
-# What is refused, and what is not.
+# Refused and accepted arguments.
 
 
-def test_a_query_with_another_checkpoint_ends(
-    spark: Any, tmp_path: Path, feed: Feed, world: ThreadedWorld
-) -> None:
+def test_a_query_with_another_checkpoint_ends(spark: Any, tmp_path: Path, feed: FileFeed, world: ThreadedWorld) -> None:
     for batch in range(2):
         feed.put(*rows_of(batch))
     writer = scoring(spark, feed, world, tmp_path / "elsewhere", costly(tmp_path / "calls"))
@@ -263,32 +317,45 @@ def test_a_query_with_another_checkpoint_ends(
 
 
 @pytest.mark.parametrize(
-    ("changed", "words"),
-    [({"ve": "name"}, r"ve \(name\) is string"), ({"checkpoint": None}, "give checkpoint")],
+    ("changed", "message"), [({"ve": "name"}, r"ve \(name\) is string"), ({"checkpoint": None}, "give checkpoint")]
 )
-def test_a_wrong_argument_is_named(spark: Any, feed: Feed, changed: dict[str, Any], words: str) -> None:
-    with pytest.raises(UsageError, match=words):
+def test_a_wrong_argument_is_named(spark: Any, feed: FileFeed, changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         skip_to(feed.timed(spark, "ts"), **{"ve": "ts", "checkpoint": "/c", **changed})
 
 
-def test_the_lint_has_nothing_against_it_and_the_user_is_told(spark: Any, tmp_path: Path, feed: Feed) -> None:
+def test_the_lint_accepts_it_and_the_user_is_informed(spark: Any, tmp_path: Path, feed: FileFeed) -> None:
     rows = trips(spark, feed, tmp_path)
     assert lint(rows) == []
-    assert "leaves out what they no longer want" in explain(rows, "ts")
+    assert "leaves out what they no longer need" in explain(rows, "ts")
     assert "leaves out" not in explain(feed.timed(spark, "ts").withWatermark("ts", "0 seconds"), "ts")
 
 
-def test_ends_that_a_revision_may_change_are_refused(spark: Any, tmp_path: Path, feed: Feed) -> None:
+def test_ends_that_a_revision_may_change_are_refused(spark: Any, tmp_path: Path, feed: FileFeed) -> None:
     from pyspark.sql import functions
 
     counts = trips(spark, feed, tmp_path).groupBy(functions.window("ts", "10 seconds"), "name").count()
-    given = {"servers": nobody(), "merge": MERGE, "replica": "a", "mode": "update", "vs": "window.start"}
+    given: dict[str, Any] = {
+        "servers": unreachable_server(),
+        "merge": MERGE,
+        "replica": "a",
+        "mode": "update",
+        "vs": "window.start",
+    }
     publish(counts, **given, ve="window.end")
-    publish(counts.withColumn("until", functions.expr("window.end")), **given, ve="until",
-            keys=["name", "window.start", "until"])
-    last = trips(spark, feed, tmp_path).groupBy(functions.window("ts", "10 seconds"), "name").agg(
-        functions.max("ts").alias("last"))
-    for refused in ({"ve": "last"}, {"ve": "window.end", "keys": ["name"]}):
-        with pytest.raises(UsageError, match="ends which no revision changes"):
-            publish(last.withColumn("n", functions.lit(1)), **given, **refused, payload=["name", "n"])
-    publish(last, **given, ve="last", payload=["name"], skips=False)
+    publish(
+        counts.withColumn("until", functions.expr("window.end")),
+        **given,
+        ve="until",
+        keys=["name", "window.start", "until"],
+    )
+    last = (
+        trips(spark, feed, tmp_path)
+        .groupBy(functions.window("ts", "10 seconds"), "name")
+        .agg(functions.max("ts").alias("last"))
+    )
+    ends: list[dict[str, Any]] = [{"ve": "last"}, {"ve": "window.end", "keys": ["name"]}]
+    for refused in ends:
+        with pytest.raises(UsageError, match="ends that no revision changes"):
+            publish(last.withColumn("n", functions.lit(1)), **given, **refused, payload=Payload(["name", "n"]))
+    publish(last, **given, ve="last", payload=Payload(["name"]), running=Running(skips=False))

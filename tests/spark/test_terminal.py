@@ -1,4 +1,4 @@
-"""What a user sees at a terminal: programs run by the Python of an environment that is not activated."""
+"""The output at a terminal, of programs run by the Python of an environment that is not activated."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from typing import Any
 
 import pytest
 from client_world import ThreadedWorld, threaded_world
-from spark_world import HERE, recorded
+from spark_world import ROOT, recorded
 
 from lmerge.client.admin import detach_input
-from lmerge.spark.terminal import own_words
+from lmerge.spark.terminal import own_message
 
-ROOT = HERE.parents[1]
 ANSWER_S = 240.0
 
 PROGRAM = """
@@ -46,7 +45,7 @@ def run(mode, what=f.count("*").alias("n"), checkpoint={checkpoint!r}):
 print("the program ends here")
 """
 
-# What Python does with an error that ends a program, for each of several; the last one does end it.
+# Several errors in turn, handled as Python handles one that ends a program. The last one does end it.
 MISTAKES = """
 for mistake in (dict(mode="update", what=f.sum("x").alias("total")), dict(mode="updates"),
                 dict(mode="update", checkpoint="")):
@@ -65,26 +64,38 @@ def world(spark_is_here: None) -> Iterator[ThreadedWorld]:
 
 
 def environment(tmp_path: Path) -> dict[str, str]:
-    """That of a user who has activated nothing: the first python3 of the PATH is another one, and has no lmerge.
+    """Return an environment without activation: the first python3 of the PATH is another one, without lmerge.
 
-    The lmerge that is checked is that of this tree, not whichever is installed. The other Python ignores PYTHONPATH.
+    The program uses the lmerge of this tree, not an installed one. The other Python ignores PYTHONPATH.
     """
     empty = tmp_path / "bin"
     empty.mkdir(exist_ok=True)
     other = empty / "python3"
     if not other.exists():
-        other.write_text(f"#!/bin/sh\nexec {sys.executable} -I -S \"$@\"\n")
+        other.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
         other.chmod(0o755)
-    kept = {name: value for name, value in os.environ.items()
-            if not name.startswith(("PYSPARK", "SPARK", "VIRTUAL_ENV", "PYTHON", "LMERGE"))}
-    return kept | {"PATH": f"{empty}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT),
-                   "SPARK_LOCAL_IP": "127.0.0.1"}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PYSPARK", "SPARK", "VIRTUAL_ENV", "PYTHON", "LMERGE"))
+    }
+    return kept | {
+        "PATH": f"{empty}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
 
 
 def program(tmp_path: Path, world: ThreadedWorld, **over: Any) -> list[str]:
     given = {
-        "folder": str(tmp_path / "in"), "servers": world.target, "merge": "departures", "replica": "a-",
-        "checkpoint": str(tmp_path / "checkpoint-"), "trigger": "availableNow=True", "runs": 'run("update")', **over,
+        "folder": str(tmp_path / "in"),
+        "servers": world.target,
+        "merge": "departures",
+        "replica": "a-",
+        "checkpoint": str(tmp_path / "checkpoint-"),
+        "trigger": "availableNow=True",
+        "runs": 'run("update")',
+        **over,
     }
     path = tmp_path / "replica.py"
     path.write_text(PROGRAM.format(**given))
@@ -101,8 +112,15 @@ def feed(tmp_path: Path, name: str, *seconds: int) -> None:
 
 
 def run(command: list[str], tmp_path: Path, **over: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, cwd=tmp_path, env=environment(tmp_path) | over, capture_output=True, text=True,
-                          timeout=ANSWER_S, check=False)
+    return subprocess.run(
+        command,
+        cwd=tmp_path,
+        env=environment(tmp_path) | over,
+        capture_output=True,
+        text=True,
+        timeout=ANSWER_S,
+        check=False,
+    )
 
 
 @pytest.mark.timeout(600)
@@ -128,8 +146,9 @@ def test_a_python_without_lmerge_is_named_before_there_is_a_query(world: Threade
 
 @pytest.fixture(scope="module")
 def ended(world: ThreadedWorld, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """What a program prints that makes three mistakes and then runs a query that the merge does not take: the lines
-    that begin as those of lmerge, or as a traceback. One start of Spark is enough for all of it.
+    """Return lmerge's lines and the starts of tracebacks in the output of a program with four errors.
+
+    It makes three mistakes and then runs a query that the merge refuses. One start of Spark is enough for all.
     """
     tmp_path = tmp_path_factory.mktemp("ended")
     feed(tmp_path, "1.json", 1, 2)
@@ -142,12 +161,17 @@ def ended(world: ThreadedWorld, tmp_path_factory: pytest.TempPathFactory) -> lis
 
 @pytest.mark.timeout(600)
 def test_a_mistake_is_one_sentence_and_the_line_that_it_is_about(ended: list[str]) -> None:
-    for sentence, place, words in zip(ended[0:6:2], ended[1:6:2], (
-        "lmerge: this query would not come out the same on every replica",
-        "lmerge: cannot publish: mode is 'updates'",
-        "lmerge: publishing to lmerge: option checkpoint_location is missing",
-    ), strict=True):
-        assert sentence.startswith(words), ended
+    for sentence, place, beginning in zip(
+        ended[0:6:2],
+        ended[1:6:2],
+        (
+            "lmerge: this query would not come out the same on every replica",
+            "lmerge: cannot publish: mode is 'updates'",
+            "lmerge: publishing to lmerge: option checkpoint_location is missing",
+        ),
+        strict=True,
+    ):
+        assert sentence.startswith(beginning), ended
         assert re.fullmatch(r"  in .*replica\.py, line \d+: .*", place)
 
 
@@ -167,37 +191,48 @@ def test_a_cutover_ends_the_program_without_an_error(world: ThreadedWorld, tmp_p
     log = tmp_path / "v1.txt"
     with log.open("wb") as file:
         old = subprocess.Popen(
-            program(tmp_path, world, merge=merge, replica="v1-", runs=f"run({mode!r})",
-                    trigger='processingTime="200 milliseconds"'),
-            cwd=tmp_path, env=environment(tmp_path), stdout=file, stderr=subprocess.STDOUT)
+            program(
+                tmp_path,
+                world,
+                merge=merge,
+                replica="v1-",
+                runs=f"run({mode!r})",
+                trigger='processingTime="200 milliseconds"',
+            ),
+            cwd=tmp_path,
+            env=environment(tmp_path),
+            stdout=file,
+            stderr=subprocess.STDOUT,
+        )
     try:
         with recorded(world.target, merge) as recorder:
             recorder.until(len)
-            # As a cutover ends it, with these words.
-            detach_input(world.target, merge, replica, reason=f"{successor} has taken its place at 5",
-                         quarantine=True)
+            # As a cutover ends it, with this message.
+            detach_input(world.target, merge, replica, reason=f"{successor} has taken its place at 5", quarantine=True)
             for number in range(2, 6):
                 feed(tmp_path, f"{number}.json", 20 + number * 6)
             assert old.wait(ANSWER_S) == 0, log.read_text()[-3000:]
     finally:
         old.kill()
         old.wait()
-    said = log.read_text()
-    assert f"{successor} has taken its place" in said
-    assert "the program ends here\n" in said
-    assert "ERROR" not in said
-    assert "Traceback" not in said
+    output = log.read_text()
+    assert f"{successor} has taken its place" in output
+    assert "the program ends here\n" in output
+    assert "ERROR" not in output
+    assert "Traceback" not in output
 
 
-def test_the_words_of_lmerge_are_found_in_what_spark_makes_of_them() -> None:
-    wrapped = ("[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted\nTraceback (most recent call "
-               "last):\n  File \"x.py\", line 1\nlmerge.errors.UsageError: the spool is another's\n")
-    assert own_words(wrapped) == "the spool is another's"
-    assert own_words("java.lang.OutOfMemoryError: heap") == ""
+def test_the_message_of_lmerge_is_found_in_an_error_of_spark() -> None:
+    wrapped = (
+        "[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted\nTraceback (most recent call "
+        'last):\n  File "x.py", line 1\nlmerge.errors.UsageError: the spool is another\'s\n'
+    )
+    assert own_message(wrapped) == "the spool is another's"
+    assert own_message("java.lang.OutOfMemoryError: heap") == ""
 
 
 def test_the_pandas_that_is_installed_is_what_pyspark_recommends() -> None:
-    (extra,) = re.findall(r'^spark = \[(.*)\]$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    (extra,) = re.findall(r"^spark = \[(.*)\]$", (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
     assert '"pandas>=2.2,<3"' in extra
     source = Path(pytest.importorskip("pyspark.sql.pandas.utils").__file__).read_text()
     (not_yet,) = re.findall(r'__version__\) >= LooseVersion\("(\d+)', source)

@@ -1,4 +1,4 @@
-"""The batch codec: what goes in comes out; whatever a hostile peer sends is refused, naming column and element."""
+"""The batch codec: a batch comes out as it went in; hostile columns are refused, naming column and element."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_slice_is_all_columns_cut_alike(engine: str) -> None:
     assert list(slice_batch(own(engine, Batch.of(SAMPLE)), 1, 3).elements()) == SAMPLE[1:]
 
 
-def test_the_columns_are_little_endian_as_the_document_says(engine: str) -> None:
+def test_the_columns_are_little_endian_as_documented(engine: str) -> None:
     message = encode(engine, own(engine, Batch.of(SAMPLE)))
     assert message.kinds == b"\x00\x02\x01"
     assert message.vs == struct.pack("<3q", 1, 2, 3)
@@ -75,7 +75,7 @@ def test_the_columns_are_little_endian_as_the_document_says(engine: str) -> None
     assert message.payloads == b"pqq"
 
 
-def test_columns_that_say_nothing_are_left_out(engine: str) -> None:
+def test_columns_that_hold_nothing_are_left_out(engine: str) -> None:
     stables = encode(engine, own(engine, Batch.of([Stable(1), Stable(2)])))
     assert stables == pb.Batch(kinds=b"\x02\x02", vs=stables.vs)
     assert not encode(engine, own(engine, Batch.of([Insert(b"p", 1, 2)]))).vold
@@ -99,18 +99,22 @@ HOSTILE: dict[str, tuple[Callable[[pb.Batch], None], str]] = {
     "no vold beside an adjust": (column("vold", b""), "column vold has 0 bytes"),
     "no payload ends": (column("payload_ends", b""), "column payload_ends has 0 bytes"),
     "ends that go back": (
-        column("payload_ends", struct.pack("<3I", 2, 1, 3)), "column payload_ends, element 1: 1 is less than 2"
+        column("payload_ends", struct.pack("<3I", 2, 1, 3)),
+        "column payload_ends, element 1: 1 is less than 2",
     ),
     "ends beyond the payloads": (column("payload_ends", struct.pack("<3I", 1, 1, 9)), "ends at 9"),
     "payloads beyond the ends": (column("payloads", b"pqqq"), "column payloads has 4 bytes"),
     "a stable with a payload": (
-        column("payload_ends", struct.pack("<3I", 1, 2, 3)), "column payloads, element 1: a stable has no payload"
+        column("payload_ends", struct.pack("<3I", 1, 2, 3)),
+        "column payloads, element 1: a stable has no payload",
     ),
     "a stable with an end": (
-        column("ve", struct.pack("<3q", 5, 7, 6)), "column ve, element 1: a stable has no Ve, but 7 came"
+        column("ve", struct.pack("<3q", 5, 7, 6)),
+        "column ve, element 1: a stable has no Ve, but 7 came",
     ),
     "an insert with a Vold": (
-        column("vold", struct.pack("<3q", 8, 0, 4)), "column vold, element 0: only an adjust has a Vold, but 8 came"
+        column("vold", struct.pack("<3q", 8, 0, 4)),
+        "column vold, element 0: only an adjust has a Vold, but 8 came",
     ),
     "payloads that no element has": (stables_with_payloads, "column payloads has 3 bytes, but column payload_ends"),
 }
@@ -118,12 +122,12 @@ HOSTILE: dict[str, tuple[Callable[[pb.Batch], None], str]] = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_columns_are_refused_by_name(name: str, engine: str) -> None:
-    spoil, words = HOSTILE[name]
+    spoil, problem = HOSTILE[name]
     message = encode_batch(Batch.of(SAMPLE))
     spoil(message)
     with pytest.raises(InvalidBatch) as caught:
         decode(engine, message)
-    assert words in str(caught.value)
+    assert problem in str(caught.value)
 
 
 @per_engine
@@ -147,10 +151,10 @@ def test_limits_are_kept_on_arrival(engine: str) -> None:
         decode(engine, message, BatchLimits(payload_bytes=1))
 
 
-def test_what_cannot_be_said_is_refused_by_name() -> None:
+def test_what_cannot_be_encoded_is_refused_by_name() -> None:
     with pytest.raises(InvalidBatch, match="column ve, element 0: 9223372036854775808 is not a 64-bit integer"):
         encode_batch(Batch(b"\x00", [1], [INF + 1], [0], [b""]))
     with pytest.raises(InvalidBatch, match="column ve has 0 elements where kinds has 1"):
         encode_batch(Batch(b"\x00", [1], [], [0], [b""]))
     with pytest.raises(InvalidBatch, match="column payloads, element 0: str is not bytes"):
-        encode_batch(Batch(b"\x00", [1], [2], [0], ["text"]))  # type: ignore[list-item]
+        encode_batch(Batch(b"\x00", [1], [2], [0], ["text"]))  # type: ignore[list-item]  # wrong on purpose

@@ -26,7 +26,7 @@ def test_columns_that_could_be_left_out_are_understood_when_they_are_there(engin
     assert plain(decode(engine, insert)) == Batch.of([Insert(b"a", 1, 2)])
 
 
-def test_a_machine_of_the_other_byte_order_says_and_reads_the_same_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_of_the_other_byte_order_writes_and_reads_the_same_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     batch = Batch.of([Adjust(b"ab", 1, 2, 258), Insert(b"c", -1, 0)])
     plain = encode_batch(batch)
     monkeypatch.setattr(codec, "_IS_LITTLE", not codec._IS_LITTLE)

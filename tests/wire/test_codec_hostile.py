@@ -25,8 +25,12 @@ def ends(*values: int) -> bytes:
 
 # insert("ab", 1, 5), adjust("c", 2, 6, 7), stable(2)
 SOUND: dict[str, bytes] = {
-    "kinds": b"\0\1\2", "vs": times(1, 2, 2), "ve": times(5, 7, 0), "vold": times(0, 6, 0),
-    "payload_ends": ends(2, 3, 3), "payloads": b"abc",
+    "kinds": b"\0\1\2",
+    "vs": times(1, 2, 2),
+    "ve": times(5, 7, 0),
+    "vold": times(0, 6, 0),
+    "payload_ends": ends(2, 3, 3),
+    "payloads": b"abc",
 }
 
 BROKEN: dict[str, tuple[dict[str, Any], str]] = {
@@ -60,10 +64,10 @@ def test_the_sound_batch_is_sound(engine: str) -> None:
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_batch_is_refused_by_column_and_element(name: str, engine: str) -> None:
-    change, words = BROKEN[name]
+    change, message = BROKEN[name]
     with pytest.raises(InvalidBatch) as caught:
         decode(engine, pb.Batch(**{**SOUND, **change}))
-    assert words in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_too_many_elements_are_refused(engine: str) -> None:
@@ -84,10 +88,17 @@ COLUMN = st.binary(max_size=40)
 
 
 @per_engine
-@given(st.builds(
-    pb.Batch, kinds=st.binary(max_size=4) | st.lists(st.integers(0, 2), max_size=4).map(bytes),
-    vs=COLUMN, ve=COLUMN, vold=COLUMN, payload_ends=COLUMN, payloads=COLUMN,
-))
+@given(
+    st.builds(
+        pb.Batch,
+        kinds=st.binary(max_size=4) | st.lists(st.integers(0, 2), max_size=4).map(bytes),
+        vs=COLUMN,
+        ve=COLUMN,
+        vold=COLUMN,
+        payload_ends=COLUMN,
+        payloads=COLUMN,
+    )
+)
 def test_any_columns_decode_to_a_whole_batch_or_are_refused(engine: str, message: pb.Batch) -> None:
     try:
         batch = plain(decode(engine, message))

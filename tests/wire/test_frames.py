@@ -1,4 +1,4 @@
-"""Messages that carry batches: both engines write the same bytes and pass the same verdict on whatever comes."""
+"""Messages that carry batches: both engines write the same bytes, and read or refuse the same messages."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from wire_world import COLUMNS, batch_of, decode, own, per_engine, plain, shapes
 
-from lmerge.core import engines
 from lmerge.core.batch import EMPTY, AnyBatch, Batch
 from lmerge.core.elements import Adjust, Insert, Stable
+from lmerge.core.engines import selection
 from lmerge.errors import LimitExceeded, LmergeError
 from lmerge.wire.codec import encode_batch, payload_sizes, slice_batch
-from lmerge.wire.frames import PYTHON_FRAMES, Frames, frames_of, groups
+from lmerge.wire.engine_frames import frames_of
+from lmerge.wire.frames import PYTHON_FRAMES, Frames, groups
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import ELEMENT_BYTES, MESSAGE_OVERHEAD_BYTES, BatchLimits
 
@@ -27,7 +28,7 @@ MIXED = Batch.of([Insert(b"ab", 1, 5), Adjust(b"c", 2, 6, 7), Stable(2)])
 
 
 def publish_message(sequence: int, batches: list[Batch]) -> bytes:
-    """What protobuf writes."""
+    """Return what protobuf writes."""
     rows = [row for batch in batches for row in batch.rows()]
     batch = pb.PublishRequest.SequencedBatch(sequence=sequence, batch=encode_batch(batch_of(rows)))
     return pb.PublishRequest(batch=batch).SerializeToString()
@@ -46,7 +47,7 @@ def subscribe_message(batches: list[Batch]) -> bytes:
 def test_a_message_is_byte_for_byte_what_protobuf_writes(engine: str, sequence: int, batches: list[Batch]) -> None:
     frames = frames_of(engine)
     written = [own(engine, batch) for batch in batches]
-    came = [decode(engine, encode_batch(batch)) for batch in batches]  # may do without columns that say nothing
+    came = [decode(engine, encode_batch(batch)) for batch in batches]  # columns that hold nothing may be left out
     for mine in (written, came, [*came[:1], *written[1:]]):
         assert frames.encode_publish(sequence, mine) == publish_message(sequence, batches)
         assert frames.encode_subscribe(mine) == subscribe_message(batches)
@@ -68,7 +69,7 @@ def test_a_part_of_a_batch_is_written_like_a_batch_of_its_own(
 @per_engine
 @given(SEQUENCES, shapes)
 def test_what_one_engine_writes_the_other_reads(engine: str, sequence: int, batch: Batch) -> None:
-    for writer, reader in ((engine, engines.PYTHON), (engines.PYTHON, engine)):
+    for writer, reader in ((engine, selection.PYTHON), (selection.PYTHON, engine)):
         frames, mine = frames_of(writer), [own(writer, batch)]
         received: Any = frames_of(reader).read_publish(frames.encode_publish(sequence, mine))
         assert (received.sequence, plain(received.decode(BatchLimits()))) == (sequence, batch)
@@ -79,19 +80,21 @@ def test_what_one_engine_writes_the_other_reads(engine: str, sequence: int, batc
 def test_other_messages_are_protobufs_own(engine: str) -> None:
     frames = frames_of(engine)
     for request in (
-        pb.PublishRequest(), pb.PublishRequest(leave=pb.PublishRequest.Leave()),
+        pb.PublishRequest(),
+        pb.PublishRequest(leave=pb.PublishRequest.Leave()),
         pb.PublishRequest(attach=pb.Attach(merge="m", replica="r", join_at=3)),
     ):
         assert frames.read_publish(request.SerializeToString()) == request
     for response in (
-        pb.SubscribeResponse(), pb.SubscribeResponse(snapshot_end=pb.SubscribeResponse.SnapshotEnd()),
+        pb.SubscribeResponse(),
+        pb.SubscribeResponse(snapshot_end=pb.SubscribeResponse.SnapshotEnd()),
         pb.SubscribeResponse(progress=pb.SubscribeResponse.Progress(stable_point=9)),
         pb.SubscribeResponse(snapshot_begin=pb.SubscribeResponse.SnapshotBegin(events=4)),
     ):
         assert frames.read_subscribe(response.SerializeToString()) == response
 
 
-# Verdicts: what each engine makes of bytes.
+# What each engine reads from bytes.
 
 
 def verdict(frames: Frames, message: bytes, *, subscribe: bool = False) -> object:
@@ -102,7 +105,7 @@ def verdict(frames: Frames, message: bytes, *, subscribe: bool = False) -> objec
             return received.SerializeToString(deterministic=True)
         return received.sequence, plain(received.decode(LIMITS))
     except DecodeError as error:
-        return type(error)  # the words are protobuf's
+        return type(error)  # the message is protobuf's
     except LmergeError as error:
         return type(error), str(error)
 
@@ -185,7 +188,7 @@ def test_both_engines_read_the_same_in_an_odd_message(name: str, engine: str) ->
 
 
 def test_a_batch_that_is_written_oddly_is_still_a_batch(engine: str) -> None:
-    """What the native reader leaves to protobuf must not be lost on the way."""
+    """A batch that the native reader leaves to protobuf must not be lost on the way."""
     for name in ("an unknown field beside the batch", "the sequence is bytes beside one that is not", "a group"):
         assert verdict(frames_of(engine), ODD[name]) == (5, MIXED), name
 
@@ -217,12 +220,15 @@ def test_of_torn_and_changed_messages_both_engines_make_the_same(engine: str, ba
 
 
 @per_engine
-@given(st.builds(
-    pb.Batch, kinds=st.lists(st.integers(0, 3), max_size=4).map(bytes),
-    vs=st.integers(0, 5).map(lambda n: bytes(8 * n)),
-    **dict.fromkeys(COLUMNS[2:], st.binary(max_size=33)),
-))
-def test_of_columns_that_disagree_both_engines_say_the_same(engine: str, message: pb.Batch) -> None:
+@given(
+    st.builds(
+        pb.Batch,
+        kinds=st.lists(st.integers(0, 3), max_size=4).map(bytes),
+        vs=st.integers(0, 5).map(lambda n: bytes(8 * n)),
+        **dict.fromkeys(COLUMNS[2:], st.binary(max_size=33)),
+    )
+)
+def test_of_columns_that_disagree_both_engines_report_the_same(engine: str, message: pb.Batch) -> None:
     assert_same_verdict(engine, pb.SubscribeResponse(batch=message).SerializeToString())
 
 
@@ -264,7 +270,11 @@ def test_a_batch_that_fits_no_message_is_split_alone_and_those_around_it_stay_wh
     large = own(engine, Batch.of([Insert(b"x", at, 99) for at in range(8)]))
     small = own(engine, Batch.of([Stable(5)]))
     assert ends_of(list(groups([small, small, large, small], BatchLimits(elements=3)))) == [
-        (2, 0), (3, 3), (3, 3), (2, 2), (1, 0)
+        (2, 0),
+        (3, 3),
+        (3, 3),
+        (2, 2),
+        (1, 0),
     ]
 
 

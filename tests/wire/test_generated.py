@@ -1,4 +1,4 @@
-"""The committed generated code is what the protocol document says."""
+"""The committed generated code is that of the protocol document."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Resume tokens say a merge and a time, and nothing else is one."""
+"""Resume tokens name a merge and a time, and nothing else is a token."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_a_token_comes_back_as_it_was_made(merge: str, stable_point: int) -> Non
     assert parse_token(format_token(merge, stable_point), merge) == stable_point
 
 
-def test_the_ends_of_time_are_words() -> None:
+def test_the_ends_of_time_have_names() -> None:
     assert format_token("flights", INF) == "flights@inf"
     assert parse_token("flights@-inf", "flights") == NEG_INF
 
@@ -30,9 +30,23 @@ def test_a_token_of_another_merge_is_refused(merge: str, other: str, stable_poin
             parse_token(format_token(other, stable_point), merge)
 
 
-@pytest.mark.parametrize("token", ["", "@", "flights", "flights@", "@5", "flights@5.0", "flights@1e3", "flights@ 5",
-                                   "flights@9223372036854775808", "flights@--5",
-                                   "flights@\u0665", "flights@" + "9" * 5000])
+@pytest.mark.parametrize(
+    "token",
+    [
+        "",
+        "@",
+        "flights",
+        "flights@",
+        "@5",
+        "flights@5.0",
+        "flights@1e3",
+        "flights@ 5",
+        "flights@9223372036854775808",
+        "flights@--5",
+        "flights@\u0665",
+        "flights@" + "9" * 5000,
+    ],
+)
 def test_a_damaged_token_is_refused_with_what_is_wrong(token: str) -> None:
     with pytest.raises(UsageError, match="cannot resume"):
         parse_token(token, "flights")

@@ -1,12 +1,12 @@
 """Final events in Parquet files, each event in exactly one of them (needs the extra ``arrow``).
 
 A file holds all events with start <= Ve < end and is named so: ``MERGE_START_END.parquet``. It is written under a
-temporary name and renamed when it is complete and on the disk, so whatever has its name is whole; its metadata hold the
-token of its end. A sink that starts goes on from the newest file: what a killed one had not renamed is written
+temporary name and renamed when it is complete and on the disk, so a file with such a name is whole. Its metadata hold
+the token of its end. A sink that starts goes on from the newest file; what a killed sink had not renamed is written
 again. Files follow one another without overlap, so all files together hold exactly the events that ended from the first
-START to the last END. The metadata also name gaps, if there are any.
+START to the last END. The metadata also list gaps, if there are any.
 
-Files are read by anything that reads Parquet: ``select * from 'out/*.parquet'`` in DuckDB.
+Any reader of Parquet reads the files: ``select * from 'out/*.parquet'`` in DuckDB.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
-from lmerge.client.envelopes import Delivery, FinalEvent, Finals, deliveries
-from lmerge.client.follower import SubscriptionGap
-from lmerge.client.sinks import Progress, Source, Subscribe, nobody
-from lmerge.client.tabular import event_table, import_pyarrow
+from lmerge.client.sinks import SinkProgress, SinkSubscriber, Subscribe, ignore_progress
+from lmerge.client.subscribe.envelopes import Delivery, FinalEvent, Finals, deliveries
+from lmerge.client.subscribe.follower import SubscriptionGap
+from lmerge.client.views.arrow_tables import event_table, import_pyarrow
 from lmerge.core.elements import INF, NEG_INF, show_time
 from lmerge.errors import UsageError
 from lmerge.files import PRIVATE_FILE, make_folder, sync_path
@@ -32,7 +32,7 @@ from lmerge.wire.schema import Schema
 from lmerge.wire.token import format_token, parse_token, read_token
 
 FILE_EVENTS_MAX: Final = 1_000_000
-FILE_BYTES_MAX: Final = 256 * 2**20  # of payloads: what engines like to read as one piece
+FILE_BYTES_MAX: Final = 256 * 2**20  # of payloads: a size that engines read well as one piece
 # Events that are held before they go to the file as a row group: some 10 MB, and large enough to compress well.
 GROUP_EVENTS_MAX: Final = 65_536
 TEMPORARY: Final = ".unfinished"
@@ -57,26 +57,32 @@ class ParquetSink:
     """
 
     def __init__(
-        self, folder: str | Path, merge: str, *, file_events_max: int = FILE_EVENTS_MAX,
-        file_bytes_max: int = FILE_BYTES_MAX, roll_interval: int | None = None, roll_s: float | None = None,
-        on_progress: Callable[[Progress], None] = nobody,
+        self,
+        folder: str | Path,
+        merge: str,
+        *,
+        file_events_max: int = FILE_EVENTS_MAX,
+        file_bytes_max: int = FILE_BYTES_MAX,
+        roll_interval: int | None = None,
+        roll_s: float | None = None,
+        on_progress: Callable[[SinkProgress], None] = ignore_progress,
     ) -> None:
         import_pyarrow()
         if any(limit is not None and limit <= 0 for limit in (file_events_max, file_bytes_max, roll_interval, roll_s)):
             raise UsageError("the limits of a Parquet file must be positive")
         self.folder, self.merge = Path(folder), merge
-        self.progress = Progress(format_token(merge, NEG_INF))
+        self.progress = SinkProgress(format_token(merge, NEG_INF))
         self._events_max, self._bytes_max = file_events_max, file_bytes_max
         self._roll_interval, self._roll_s = roll_interval, roll_s
         self._on_progress = on_progress
-        self._subscriber: Source | None = None
+        self._subscriber: SinkSubscriber | None = None
         self._file: _File | None = None
         self._from = NEG_INF  # the end of the newest complete file
         self._epoch = 0  # of the merge, as that file has it
         self._stopped = False
 
-    async def run(self, subscribe: Subscribe) -> Progress:
-        """Follow the merge until its stream is complete or ``stop``; what was done."""
+    async def run(self, subscribe: Subscribe) -> SinkProgress:
+        """Follow the merge until its stream is complete or ``stop`` is called. Returns what was done."""
         lock = self._lock()
         try:
             self._from = self._recover()
@@ -92,12 +98,12 @@ class ParquetSink:
             os.close(lock)
 
     def stop(self) -> None:
-        """Complete the file as far as it is final, and end."""
+        """Complete the file with the events that are final, and end."""
         self._stopped = True
         if self._subscriber is not None:
             self._subscriber.close()
 
-    async def _follow(self, subscriber: Source) -> None:
+    async def _follow(self, subscriber: SinkSubscriber) -> None:
         self._subscriber = subscriber
         try:
             async for delivery in deliveries(subscriber, Finals(self.merge, since=self._from)):
@@ -114,18 +120,18 @@ class ParquetSink:
             await self._complete()
             file = None
         if self._from == NEG_INF and file is None and not delivery.changes:
-            self._from = delivery.stable_point  # a fresh sink that began here: what had ended before was never told
+            self._from = delivery.stable_point  # a new sink began here and never received what had ended before
         now = asyncio.get_running_loop().time()
         if file is None or not file.events:
-            file = self._file = self._fresh(file, schema, now)
+            file = self._file = self._new_file(file, schema, now)
         file.add(delivery)
         if len(file.held) >= GROUP_EVENTS_MAX:
             await asyncio.get_running_loop().run_in_executor(None, file.flush)
         if file.events and self._is_full(file, now):
             await self._complete()
 
-    def _fresh(self, empty: _File | None, schema: Schema | None, now: float) -> _File:
-        """A file without events yet: it keeps what an empty one before it has learnt."""
+    def _new_file(self, empty: _File | None, schema: Schema | None, now: float) -> _File:
+        """Return a file without events; it takes over the end and the gaps of an empty one before it."""
         fresh = _File(self.folder, self.merge, self._from, schema, now)
         if empty is not None:
             fresh.end, fresh.gaps = empty.end, empty.gaps
@@ -134,7 +140,9 @@ class ParquetSink:
     def _is_full(self, file: _File, now: float) -> bool:
         interval = self._roll_interval
         return (
-            file.events >= self._events_max or file.payload_bytes >= self._bytes_max or file.end == INF
+            file.events >= self._events_max
+            or file.payload_bytes >= self._bytes_max
+            or file.end == INF
             or (interval is not None and file.first_end // interval < file.end // interval)
             or (self._roll_s is not None and now - file.opened_s >= self._roll_s)
         )
@@ -152,7 +160,7 @@ class ParquetSink:
         self._on_progress(progress)
 
     def _lock(self) -> int:
-        """Raises UsageError if another sink writes this merge here."""
+        """Take the lock of this merge and folder. Raises UsageError if another sink has it."""
         try:
             make_folder(self.folder)
             lock = os.open(self.folder / f".{quote(self.merge, safe='')}.lock", os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
@@ -166,7 +174,7 @@ class ParquetSink:
         return lock
 
     def _recover(self) -> int:
-        """Remove what was not completed; the time at which to go on."""
+        """Remove what was not completed; return the time at which to go on."""
         name = quote(self.merge, safe="")
         for path in self.folder.glob(f"*{TEMPORARY}"):
             if path.name.startswith(f".{name}_"):
@@ -177,14 +185,16 @@ class ParquetSink:
         newest = found[-1]
         token = token_in(newest.path)
         if token is None or parse_token(token, self.merge) != newest.end:
-            raise UsageError(f"{str(newest.path)!r} was not written by a sink of merge {self.merge!r}: it holds "
-                             f"{'no token' if token is None else repr(token)}")
+            raise UsageError(
+                f"{str(newest.path)!r} was not written by a sink of merge {self.merge!r}: it holds "
+                f"{'no token' if token is None else repr(token)}"
+            )
         self._epoch = read_token(token, self.merge).epoch or 0
         return newest.end
 
 
 class _File:
-    """The file that is being written. Row groups go to the disk as they fill; ``complete`` makes it one of the set."""
+    """The file that is being written. Row groups go to the disk as they fill; ``complete`` gives it its final name."""
 
     def __init__(self, folder: Path, merge: str, start: int, schema: Schema | None, opened_s: float) -> None:
         self.schema = schema
@@ -209,7 +219,7 @@ class _File:
         self.gaps += delivery.gaps
 
     def flush(self) -> None:
-        """Write what is held as a row group. Raises InvalidRow."""
+        """Write the held events as a row group. Raises InvalidRow."""
         from pyarrow import parquet
 
         if not self.held:
@@ -221,13 +231,17 @@ class _File:
         self.held = []
 
     def complete(self, epoch: int) -> None:
-        """Make it whole, durable and visible, in this order. ``epoch``: of the merge, for the token."""
+        """Make the file whole, durable and visible, in this order. ``epoch``: of the merge, for the token."""
         self.flush()
-        self._writer.add_key_value_metadata({
-            "lmerge.merge": self._merge, "lmerge.token": format_token(self._merge, self.end, epoch),
-            "lmerge.start": show_time(self.start), "lmerge.end": show_time(self.end),
-            "lmerge.gaps": ",".join(f"{show_time(gap.start)}..{show_time(gap.end)}" for gap in self.gaps),
-        })
+        self._writer.add_key_value_metadata(
+            {
+                "lmerge.merge": self._merge,
+                "lmerge.token": format_token(self._merge, self.end, epoch),
+                "lmerge.start": show_time(self.start),
+                "lmerge.end": show_time(self.end),
+                "lmerge.gaps": ",".join(f"{show_time(gap.start)}..{show_time(gap.end)}" for gap in self.gaps),
+            }
+        )
         self._writer.close()
         sync_path(self._temporary)
         name = f"{quote(self._merge, safe='')}_{show_time(self.start)}_{show_time(self.end)}.parquet"
@@ -235,19 +249,19 @@ class _File:
         sync_path(self._folder)
 
     def discard(self) -> None:
-        """Leave nothing behind."""
+        """Remove the file."""
         if self._writer is not None:
             self._writer.close()
         self._temporary.unlink(missing_ok=True)
 
 
 def pieces(folder: Path, merge: str) -> list[Piece]:
-    """The complete files of a merge, oldest first. Raises UsageError if two of them overlap."""
+    """Return the complete files of a merge, oldest first. Raises UsageError if two of them overlap."""
     found = []
     for path in folder.glob("*.parquet"):
         match = _NAME.fullmatch(path.name)
         if match is not None and match["merge"] == quote(merge, safe=""):
-            start, end = (parse_token(f"{merge}@{match[word]}", merge) for word in ("start", "end"))
+            start, end = (parse_token(f"{merge}@{match[bound]}", merge) for bound in ("start", "end"))
             found.append(Piece(start, end, path))
     found.sort()
     for before, after in pairwise(found):
@@ -258,7 +272,7 @@ def pieces(folder: Path, merge: str) -> list[Piece]:
 
 
 def token_in(path: Path) -> str | None:
-    """The token in a file's metadata. Raises UsageError if it is no Parquet file."""
+    """Return the token in a file's metadata. Raises UsageError if it is no Parquet file."""
     from pyarrow import parquet
 
     try:

@@ -1,6 +1,6 @@
-"""The table of a PostgreSQL sink and its row in ``lmerge_progress``: statements and connection, no stream.
+"""The table of a PostgreSQL sink and its row in ``lmerge_progress``: statements and the connection, without the stream.
 
-Rows go as arrays, one per column, so a statement writes thousands of rows in one round trip.
+Rows are sent as arrays, one per column, so a statement writes thousands of rows in one round trip.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from lmerge.client.envelopes import Upsert
 from lmerge.client.extras import extra
 from lmerge.client.sinks.rows import (
     IDENTIFIER_BYTES_MAX,
@@ -19,6 +18,7 @@ from lmerge.client.sinks.rows import (
     sql_values,
     table_columns,
 )
+from lmerge.client.subscribe.envelopes import Upsert
 from lmerge.core.elements import NEG_INF
 from lmerge.errors import InvalidRow, LmergeError, StaleIncarnation, UsageError
 from lmerge.wire.rows import RowCodec
@@ -26,16 +26,19 @@ from lmerge.wire.schema import Schema
 from lmerge.wire.token import format_token
 
 PROGRESS_TABLE: Final = "lmerge_progress"
-CONNECT_S: Final = 10  # as long as a database that restarts may take to refuse or accept
-# Of one statement: what PostgreSQL takes in some 10 ms, and far below its limit of 1 GB a message.
+CONNECT_S: Final = 10  # the time that a restarting database may take to refuse or accept
+# The most rows of one statement: PostgreSQL takes them in some 10 ms, far below its limit of 1 GB a message.
 STATEMENT_ROWS_MAX: Final = 5000
 STATEMENT_BYTES_MAX: Final = 16 * 2**20
 
-# A refusal to connect has no code; these are the server's words for what waiting does not mend.
+# A refusal to connect has no code; these texts of the server mark refusals that waiting does not mend.
 _FOR_GOOD: Final = ("authentication failed", "no password supplied", '" does not exist', "no pg_hba.conf entry")
-# A database whose machine is gone is noticed after half a minute; what the DSN says goes first.
+# A database whose machine is gone is noticed after half a minute; options in the DSN take precedence.
 _CONNECTION: Final = {
-    "connect_timeout": CONNECT_S, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 4,
+    "connect_timeout": CONNECT_S,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 4,
     "tcp_user_timeout": 30_000,
 }
 
@@ -66,36 +69,40 @@ _END: Final = (
 
 
 def import_psycopg() -> Any:
-    """The driver. Raises UsageError, naming the extra, if it is not installed."""
+    """Import the driver. Raises UsageError, naming the extra, if it is not installed."""
     return extra("psycopg", "postgres", "a PostgreSQL sink needs")
 
 
 def is_passing(problem: Exception) -> bool:
-    """Whether the same transaction can succeed later: the connection broke, the server restarts, a deadlock."""
+    """Return whether the same transaction can succeed later: the connection broke, the server restarts, a deadlock."""
     psycopg = import_psycopg()
     is_about_connection = isinstance(problem, psycopg.OperationalError | psycopg.InterfaceError)
-    return is_about_connection and not any(words in str(problem) for words in _FOR_GOOD)
+    return is_about_connection and not any(text in str(problem) for text in _FOR_GOOD)
 
 
-def in_words(problem: Exception, table: str) -> LmergeError:
-    """What the database refuses for good."""
+def refusal_of(problem: Exception, table: str) -> LmergeError:
+    """Return the error for what the database refuses for good."""
     text = " ".join(str(problem).split())
     kind: type[LmergeError] = InvalidRow if isinstance(problem, import_psycopg().DataError) else UsageError
     return kind(f"cannot write to table {table}: {text}")
 
 
 class PgTable:
-    """One table. Connects when it is first used and after every ``close``; driver errors come as they are."""
+    """One table. Connects when it is first used and after every ``close``. Errors of the driver are not converted."""
 
     def __init__(self, dsn: str, name: str, merge: str) -> None:
         self.name, self.merge = name, merge
         self._dsn = dsn
         parts = name.split(".")
-        if len(parts) > 2 or not all(parts) or any(
-            len(part.encode()) > IDENTIFIER_BYTES_MAX or not part.isprintable() or "%" in part for part in parts
+        if (
+            len(parts) > 2
+            or not all(parts)
+            or any(len(part.encode()) > IDENTIFIER_BYTES_MAX or not part.isprintable() or "%" in part for part in parts)
         ):
-            raise UsageError(f"{name!r:.200} names no table: say TABLE or SCHEMA.TABLE, printable, without a per cent "
-                             f"sign, and each of at most {IDENTIFIER_BYTES_MAX} bytes")
+            raise UsageError(
+                f"{name!r:.200} names no table: give TABLE or SCHEMA.TABLE, printable, without a per cent "
+                f"sign, and each of at most {IDENTIFIER_BYTES_MAX} bytes"
+            )
         sql = import_psycopg().sql
         progress = sql.Identifier(*parts[:-1], PROGRESS_TABLE)
         self._names = {"table": sql.Identifier(*parts), "progress": progress}
@@ -107,7 +114,7 @@ class PgTable:
         self._codec: RowCodec | None = None
 
     async def take_over(self) -> tuple[str, list[tuple[Key, int]]]:
-        """Make this sink the table's only one; the token to go on from, and the rows that were not final then."""
+        """Make this sink the table's only one; return the token to resume from, and the rows that were not final."""
         connection = await self._connected()
         async with connection.transaction():
             await connection.execute("SELECT pg_advisory_xact_lock(hashtext('lmerge_progress'))")
@@ -116,22 +123,28 @@ class PgTable:
             cursor = await self._execute(_TAKE_OVER, [self._sink, self.merge, start])
             merge, token, epoch = await cursor.fetchone()
             if merge != self.merge:
-                raise UsageError(f"table {self.name} follows merge {merge!r}, as {PROGRESS_TABLE} says, and not "
-                                 f"{self.merge!r}")
+                raise UsageError(
+                    f"table {self.name} follows merge {merge!r}, according to {PROGRESS_TABLE}, and not {self.merge!r}"
+                )
             rows: list[tuple[Key, int]] = []
-            found = await self._found()
+            found = await self._existing_columns()
             if found:
-                self._demand(table_columns(None)[:-1], found)
+                self._require_columns(table_columns(None)[:-1], found)
                 cursor = await self._execute("SELECT vs, event_key, ordinal, ve FROM {table} WHERE NOT is_final")
                 rows = [((vs, bytes(digest), ordinal), ve) for vs, digest, ordinal, ve in await cursor.fetchall()]
         self._epoch = epoch
         return token, rows
 
     async def write(
-        self, token: str, schema: Schema | None, upserts: Sequence[tuple[Key, Upsert]], deleted: Sequence[Key],
-        ended: Sequence[Ended], gaps: int,
+        self,
+        token: str,
+        schema: Schema | None,
+        upserts: Sequence[tuple[Key, Upsert]],
+        deleted: Sequence[Key],
+        ended: Sequence[Ended],
+        gaps: int,
     ) -> None:
-        """One transaction. Raises StaleIncarnation if another sink has taken the table over."""
+        """Write one transaction. Raises StaleIncarnation if another sink has taken the table over."""
         connection = await self._connected()
         async with connection.transaction():
             cursor = await self._execute(_ADVANCE, [token, gaps, self._sink, self._epoch])
@@ -148,7 +161,7 @@ class PgTable:
                 await self._execute(self._upsert_statement(), sql_values(part, self._codec))
 
     async def close(self) -> None:
-        """Drop the connection. Whether a table that was made in the last transaction is there has to be asked again."""
+        """Drop the connection. Whether the last transaction has made the table must be queried again."""
         self._columns = None
         connection, self._connection = self._connection, None
         if connection is not None:
@@ -158,7 +171,8 @@ class PgTable:
         if self._connection is None:
             psycopg = import_psycopg()
             options = {
-                **_CONNECTION, "application_name": f"lmerge sink {self.merge}",
+                **_CONNECTION,
+                "application_name": f"lmerge sink {self.merge}",
                 **psycopg.conninfo.conninfo_to_dict(self._dsn),
             }
             self._connection = await psycopg.AsyncConnection.connect(autocommit=True, **options)
@@ -168,43 +182,51 @@ class PgTable:
         composed = import_psycopg().sql.SQL(statement).format(**self._names)
         return await self._connection.execute(composed, values)
 
-    async def _found(self) -> list[tuple[str, str]]:
-        """Names and types of the table's columns; none if it is not there."""
+    async def _existing_columns(self) -> list[tuple[str, str]]:
+        """Return names and types of the table's columns; none if it is not there."""
         quoted = self._names["table"].as_string(self._connection)
         cursor = await self._connection.execute(_COLUMNS, [quoted])
         return [(name, kind) for name, kind in await cursor.fetchall()]
 
     async def _prepare(self, schema: Schema | None) -> None:
-        """Make the table, or see that it is of this schema. Within the transaction: both or neither."""
-        found = await self._found()
+        """Make the table, or check that it has this schema. Within the transaction: both or neither."""
+        found = await self._existing_columns()
         is_opaque = (PAYLOAD_COLUMN in found) if found else schema is None
         columns = table_columns(None if is_opaque else schema)
         if found:
-            self._demand(columns, found)
+            self._require_columns(columns, found)
         else:
             await self._create(columns)
         self._codec = None if is_opaque or schema is None else RowCodec(schema)
         self._columns = columns
 
-    def _demand(self, columns: list[SqlColumn], found: list[tuple[str, str]]) -> None:
+    def _require_columns(self, columns: list[SqlColumn], found: list[tuple[str, str]]) -> None:
         missing = [column for column in columns if (column.name, column.type) not in found]
         if missing:
             has = ", ".join(f"{name} {kind}" for name, kind in found)
-            raise UsageError(f"table {self.name} has no column {missing[0].name} {missing[0].type}, which events of "
-                             f"merge {self.merge!r} need; it has {has}")
+            raise UsageError(
+                f"table {self.name} has no column {missing[0].name} {missing[0].type}, which events of "
+                f"merge {self.merge!r} need; it has {has}"
+            )
 
     async def _create(self, columns: list[SqlColumn]) -> None:
         sql = import_psycopg().sql
         described = [
-            sql.SQL("{} {}").format(sql.Identifier(column.name), sql.SQL(
-                column.type + " NOT NULL" * (column.source is None or not column.source.nullable)))
+            sql.SQL("{} {}").format(
+                sql.Identifier(column.name),
+                sql.SQL(column.type + " NOT NULL" * (column.source is None or not column.source.nullable)),
+            )
             for column in columns
         ]
         table = self._names["table"]
-        await self._connection.execute(sql.SQL(
-            "CREATE TABLE {} ({}, PRIMARY KEY (vs, event_key, ordinal))").format(table, sql.SQL(", ").join(described)))
-        await self._connection.execute(sql.SQL(
-            "CREATE INDEX {} ON {} (vs) WHERE NOT is_final").format(self._index, table))
+        await self._connection.execute(
+            sql.SQL("CREATE TABLE {} ({}, PRIMARY KEY (vs, event_key, ordinal))").format(
+                table, sql.SQL(", ").join(described)
+            )
+        )
+        await self._connection.execute(
+            sql.SQL("CREATE INDEX {} ON {} (vs) WHERE NOT is_final").format(self._index, table)
+        )
 
     def _upsert_statement(self) -> str:
         assert self._columns is not None
@@ -218,13 +240,13 @@ class PgTable:
 
 
 def _quoted(name: str) -> str:
-    """An identifier in a statement that is still to be formatted, in which braces and per cent have a meaning."""
+    """Return an identifier for a statement that is still to be formatted, where braces and per cent have a meaning."""
     doubled = name.replace('"', '""').replace("{", "{{").replace("}", "}}").replace("%", "%%")
     return f'"{doubled}"'
 
 
 def _parts(upserts: Sequence[tuple[Key, Upsert]]) -> Iterator[Sequence[tuple[Key, Upsert]]]:
-    """The rows, in pieces for one statement each."""
+    """Yield the rows in pieces, one for each statement."""
     start = size = 0
     for at, (_, upsert) in enumerate(upserts):
         size += len(upsert.key.payload)

@@ -1,9 +1,9 @@
 """Keeps a PostgreSQL table equal to the merge's TDB (extra ``postgres``).
 
 One transaction writes the rows that have changed up to a stable point and the token of that stable point, into
-``lmerge_progress`` beside the table. So the table is always as of one stable point, and a sink that was killed at any
-moment goes on from the token that its last transaction left: nothing is lost, nothing is there twice. What comes while
-a transaction runs is gathered into the next one.
+``lmerge_progress`` beside the table. So the table is always as of one stable point. A sink that was killed at any
+moment goes on from the token that its last transaction left: nothing is lost, nothing is there twice. Changes that come
+while a transaction runs are gathered into the next one.
 
 Every start of a sink takes the next epoch; a transaction of an older one changes nothing and ends that sink. So a
 second sink on the same table, or one that hangs and wakes up again, does no harm.
@@ -18,21 +18,21 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
-from lmerge.client.backoff import Backoff
-from lmerge.client.envelopes import Delete, Delivery, Upsert, Upserts, deliveries
-from lmerge.client.sinks import Progress, Source, Subscribe, nobody
-from lmerge.client.sinks.pgtable import PgTable, import_psycopg, in_words, is_passing
+from lmerge.client.connection.backoff import Backoff
+from lmerge.client.sinks import SinkProgress, SinkSubscriber, Subscribe, ignore_progress
+from lmerge.client.sinks.pgtable import PgTable, import_psycopg, is_passing, refusal_of
 from lmerge.client.sinks.rows import Key, Leftovers, key_of
+from lmerge.client.subscribe.envelopes import Delete, Delivery, Upsert, Upserts, deliveries
 from lmerge.core.elements import NEG_INF
 from lmerge.errors import Unavailable
 from lmerge.wire.token import format_token, parse_token
 
-# Changes that wait for the running transaction; then the sink stops reading: some 100 MB with rows of 1 KB.
+# The most changes that wait for the running transaction; beyond, the sink stops reading: some 100 MB with rows of 1 KB.
 PENDING_MAX: Final = 100_000
 
 
 class Pending:
-    """Changes up to the newest stable point, by key, that no transaction has yet."""
+    """Changes up to the newest stable point, by key, that are in no transaction yet."""
 
     def __init__(self) -> None:
         self.changes: dict[Key, Upsert | Delete] = {}
@@ -42,7 +42,7 @@ class Pending:
         self._unfinished: list[Upsert | Delete] = []
 
     def add(self, delivery: Delivery[Upsert | Delete]) -> None:
-        """Take a delivery; what comes before its stable point waits for it."""
+        """Take a delivery; changes before its stable point wait for it."""
         self._unfinished += delivery.changes
         if delivery.token is None:
             return
@@ -53,10 +53,14 @@ class Pending:
         self.token, self.stable_point = delivery.token, delivery.stable_point
 
     def take(self) -> Pending:
-        """Everything up to the newest stable point, which is then not pending any more."""
+        """Remove and return everything up to the newest stable point."""
         taken = Pending()
         taken.changes, taken.gaps, taken.token, taken.stable_point = (
-            self.changes, self.gaps, self.token, self.stable_point)
+            self.changes,
+            self.gaps,
+            self.token,
+            self.stable_point,
+        )
         self.changes, self.gaps, self.token = {}, [], None
         return taken
 
@@ -68,17 +72,22 @@ class PostgresSink:
     """``await PostgresSink(dsn, "flights", "flights").run(subscribe)``; ``stop()`` ends it after its transaction.
 
     ``table``: a name, or schema and name with a point between; it is made if it is not there. ``give_up_after_s``: how
-    long the database may be away; None: as long as it takes. ``on_progress`` is called after each transaction.
+    long the database may be away; None: without a limit. ``on_progress`` is called after each transaction.
     Raises UsageError, StaleIncarnation if another sink has taken over, Unavailable.
     """
 
     def __init__(
-        self, dsn: str, table: str, merge: str, *, give_up_after_s: float | None = None,
-        on_progress: Callable[[Progress], None] = nobody,
+        self,
+        dsn: str,
+        table: str,
+        merge: str,
+        *,
+        give_up_after_s: float | None = None,
+        on_progress: Callable[[SinkProgress], None] = ignore_progress,
     ) -> None:
         import_psycopg()
         self.merge = merge
-        self.progress = Progress(format_token(merge, NEG_INF))
+        self.progress = SinkProgress(format_token(merge, NEG_INF))
         self.table = PgTable(dsn, table, merge)
         self._give_up_after_s = give_up_after_s
         self._on_progress = on_progress
@@ -86,11 +95,11 @@ class PostgresSink:
         self._pending = Pending()
         self._changed = asyncio.Event()  # there is something to commit, or the stream has ended
         self._room = asyncio.Event()
-        self._subscriber: Source | None = None
+        self._subscriber: SinkSubscriber | None = None
         self._ended = self._stopped = False
 
-    async def run(self, subscribe: Subscribe) -> Progress:
-        """Follow the merge until its stream is complete or ``stop``; what was done."""
+    async def run(self, subscribe: Subscribe) -> SinkProgress:
+        """Follow the merge until its stream is complete or ``stop`` is called. Returns what was done."""
         try:
             since = await self._open()
             if self._stopped:
@@ -112,23 +121,23 @@ class PostgresSink:
             await self.table.close()
 
     def stop(self) -> None:
-        """End after the running transaction; the next start goes on behind it."""
+        """End after the running transaction; the next start goes on after it."""
         self._stopped = True
         if self._subscriber is not None:
             self._subscriber.close()
         self._changed.set()
 
     async def _open(self) -> int:
-        """Take over the table. The time to go on from."""
+        """Take over the table; return the time to resume from."""
 
         async def take_over() -> None:
             self.progress.token, rows = await self.table.take_over()
             self._leftovers = Leftovers(rows, parse_token(self.progress.token, self.merge))
 
-        await self._insistently(take_over)
+        await self._retry(take_over)
         return parse_token(self.progress.token, self.merge)
 
-    async def _read(self, subscriber: Source, envelope: Upserts) -> None:
+    async def _read(self, subscriber: SinkSubscriber, envelope: Upserts) -> None:
         try:
             async for delivery in deliveries(subscriber, envelope):
                 self._pending.add(delivery)
@@ -141,7 +150,7 @@ class PostgresSink:
             self._ended = True
             self._changed.set()
 
-    async def _write(self, subscriber: Source) -> None:
+    async def _write(self, subscriber: SinkSubscriber) -> None:
         while True:
             await self._changed.wait()
             self._changed.clear()
@@ -154,9 +163,9 @@ class PostgresSink:
             if self._ended:
                 self._changed.set()
 
-    async def _commit(self, pending: Pending, subscriber: Source) -> None:
-        known = self._leftovers.is_known
-        changes = {key: change for key, change in pending.changes.items() if not known(key, change)}
+    async def _commit(self, pending: Pending, subscriber: SinkSubscriber) -> None:
+        is_unchanged = self._leftovers.is_unchanged
+        changes = {key: change for key, change in pending.changes.items() if not is_unchanged(key, change)}
         deleted, ended = self._leftovers.settle(pending.stable_point, pending.gaps)
         upserts = [(key, change) for key, change in changes.items() if isinstance(change, Upsert)]
         deleted += [key for key, change in changes.items() if isinstance(change, Delete)]
@@ -166,7 +175,7 @@ class PostgresSink:
         async def write() -> None:
             await self.table.write(token, subscriber.schema, upserts, deleted, ended, len(pending.gaps))
 
-        await self._insistently(write)
+        await self._retry(write)
         progress = self.progress
         progress.token = token
         progress.written += len(upserts) + len(ended)
@@ -175,8 +184,8 @@ class PostgresSink:
         progress.gaps += pending.gaps
         self._on_progress(progress)
 
-    async def _insistently(self, attempt: Callable[[], Any]) -> None:
-        """Try until the database is there. A commit that was not heard of is done again: it changes nothing then."""
+    async def _retry(self, attempt: Callable[[], Any]) -> None:
+        """Try until the database is there. A commit without an answer is tried again: it changes nothing then."""
         loop = asyncio.get_running_loop()
         backoff, lost_s = Backoff(), loop.time()
         while True:
@@ -186,7 +195,7 @@ class PostgresSink:
             except import_psycopg().Error as problem:
                 await self.table.close()
                 if not is_passing(problem):
-                    raise in_words(problem, self.table.name) from None
+                    raise refusal_of(problem, self.table.name) from None
                 if self._stopped or (
                     self._give_up_after_s is not None and loop.time() - lost_s >= self._give_up_after_s
                 ):

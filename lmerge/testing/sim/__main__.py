@@ -10,11 +10,11 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
 from lmerge.testing.sim.families import FAMILIES, PLAIN
-from lmerge.testing.sim.world import Result, run
+from lmerge.testing.sim.run import Result, run
 
 
 def main() -> int:
-    """The command. 1 if a seed has failed."""
+    """Run the command. Returns 1 if a seed has failed."""
     parser = argparse.ArgumentParser(prog="python -m lmerge.testing.sim", description=main.__doc__)
     parser.add_argument("--seed", type=int, help="run one seed")
     parser.add_argument("--seeds", help="run many: FIRST:END")
@@ -27,8 +27,8 @@ def main() -> int:
     if options.seeds:
         first, end = map(int, options.seeds.split(":"))
         return _many(range(first, end), options.jobs, partial(run, family=options.family, kinds=kinds))
-    result = run(options.seed or 0, _say if options.verbose else None, options.family, kinds)
-    _say(_summary(result) if result.is_good else result.report())
+    result = run(options.seed or 0, _print if options.verbose else None, options.family, kinds)
+    _print(_summary(result) if result.is_good else result.report())
     return 0 if result.is_good else 1
 
 
@@ -40,10 +40,10 @@ def _many(seeds: range, jobs: int, run_one: Callable[[int], Result]) -> int:
             done += 1
             if not result.is_good:
                 failed += 1
-                _say(f"seed {result.scenario.seed}: {result.problems[0]}")
+                _print(f"seed {result.scenario.seed}: {result.problems[0]}")
             if done % 500 == 0:
-                _say(f"{done} of {len(seeds)} seeds, {failed} failed, {_ms_each(started, done):.0f} ms each")
-    _say(f"{done} seeds, {failed} failed, {_ms_each(started, done):.0f} ms each")
+                _print(f"{done} of {len(seeds)} seeds, {failed} failed, {_ms_each(started, done):.0f} ms each")
+    _print(f"{done} seeds, {failed} failed, {_ms_each(started, done):.0f} ms each")
     return 1 if failed else 0
 
 
@@ -58,7 +58,7 @@ def _summary(result: Result) -> str:
     )
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 

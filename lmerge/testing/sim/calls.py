@@ -1,8 +1,8 @@
 """The client's side of gRPC in a simulation: a channel and its calls, which behave as those of ``grpc.aio`` do.
 
-As there: ``read`` and ``write`` of a call that has ended raise AioRpcError or InvalidStateError, after a local cancel
-CancelledError; a task that is cancelled while it reads or writes cancels its call; a status comes after the messages
-that were sent before it, but a broken connection drops what was not read.
+As in ``grpc.aio``: ``read`` and ``write`` of a call that has ended raise AioRpcError or InvalidStateError, after a
+local cancel CancelledError. A task that is cancelled while it reads or writes cancels its call. A status comes after
+the messages that were sent before it, but a broken connection drops what was not read.
 """
 
 from __future__ import annotations
@@ -14,23 +14,26 @@ from typing import Any
 import grpc
 from grpc.aio import EOF, AioRpcError, Metadata
 
-from lmerge.testing.sim.network import END, Connection, Network
-from lmerge.testing.sim.processes import Process
+from lmerge.testing.sim.network import END, Network, SimulatedConnection
+from lmerge.testing.sim.processes import SimulatedProcess
 
-CANCELLED_WORDS = "Locally cancelled by application!"
+CANCELLED_TEXT = "Locally cancelled by application!"
 Serializer = Callable[[Any], bytes] | None
 Deserializer = Callable[[bytes], Any] | None
 
 
 class Channel:
-    """What ``grpc.aio.insecure_channel`` gives, for one process and one address."""
+    """The counterpart of ``grpc.aio.insecure_channel``, for one process and one address."""
 
-    def __init__(self, network: Network, client: Process, address: str) -> None:
+    def __init__(self, network: Network, client: SimulatedProcess, address: str) -> None:
         self.network, self.client, self.address = network, client, address
         self._calls: dict[Call, None] = {}
 
     def stream_stream(
-        self, method: str, request_serializer: Serializer = None, response_deserializer: Deserializer = None,
+        self,
+        method: str,
+        request_serializer: Serializer = None,
+        response_deserializer: Deserializer = None,
         **_options: Any,
     ) -> Callable[..., Call]:
         def start(**_options: Any) -> Call:
@@ -39,7 +42,10 @@ class Channel:
         return start
 
     def unary_stream(
-        self, method: str, request_serializer: Serializer = None, response_deserializer: Deserializer = None,
+        self,
+        method: str,
+        request_serializer: Serializer = None,
+        response_deserializer: Deserializer = None,
         **_options: Any,
     ) -> Callable[..., Call]:
         def start(request: Any, **_options: Any) -> Call:
@@ -48,7 +54,10 @@ class Channel:
         return start
 
     def unary_unary(
-        self, method: str, request_serializer: Serializer = None, response_deserializer: Deserializer = None,
+        self,
+        method: str,
+        request_serializer: Serializer = None,
+        response_deserializer: Deserializer = None,
         **_options: Any,
     ) -> Callable[..., UnaryCall]:
         def start(request: Any, timeout: float | None = None, **_options: Any) -> UnaryCall:
@@ -58,7 +67,7 @@ class Channel:
         return start
 
     def stream_unary(self, method: str, *_codecs: Any, **_options: Any) -> Callable[..., Call]:
-        """The generated stub asks for it; nothing that is simulated brings parts."""
+        """Refuse: the generated stub needs the method, but no simulated call brings parts."""
 
         def start(*_: Any, **_options: Any) -> Call:
             raise AssertionError(f"{method} is not simulated")
@@ -66,7 +75,7 @@ class Channel:
         return start
 
     async def close(self, grace: float | None = None) -> None:
-        """Cancel what is left."""
+        """Cancel the calls that are left."""
         for call in list(self._calls):
             call.cancel()
 
@@ -86,15 +95,15 @@ class Channel:
 
 
 class Call:
-    """One call. ``request``: the only one that it will send; without, it writes."""
+    """One call. ``request``: the only message that it will send; without one, the caller writes."""
 
     def __init__(
-        self, channel: Channel, method: str, serializer: Serializer, deserializer: Deserializer, request: Any = None,
+        self, channel: Channel, method: str, serializer: Serializer, deserializer: Deserializer, request: Any = None
     ) -> None:
         self._channel, self._method = channel, method
         self._serialize, self._deserialize = serializer, deserializer
         self._request = request
-        self._connection: Connection | None = None
+        self._connection: SimulatedConnection | None = None
         self._ready = asyncio.Event()  # connected, or ended
         self._status: tuple[grpc.StatusCode, str] | None = None
         self._ended = asyncio.Event()
@@ -102,7 +111,7 @@ class Call:
         self._is_half_closed = False
 
     def start(self) -> None:
-        """Connect, in the network's own time."""
+        """Connect, as a task of the network."""
         network = self._channel.network
         network.loop.outside.copy().run(network.loop.create_task, self._connect())
 
@@ -174,13 +183,13 @@ class Call:
             return False
         self._is_cancelled = True
         connection = self._connection
-        self._end(grpc.StatusCode.CANCELLED, CANCELLED_WORDS)
+        self._end(grpc.StatusCode.CANCELLED, CANCELLED_TEXT)
         if connection is not None:
             connection.up.lose(connection.network.random)
-            connection.tell_client(CANCELLED_WORDS)
+            connection.break_at_client(CANCELLED_TEXT)
             blocked = connection.network.is_blocked(connection.client, connection.server)
             delay = connection.network.keepalive_s() if blocked else connection.network.delay_s()
-            connection.network.loop.after(delay, connection.tell_server, "the client cancelled")
+            connection.network.loop.after(delay, connection.break_at_server, "the client cancelled")
         return True
 
     def cancelled(self) -> bool:
@@ -193,14 +202,14 @@ class Call:
         channel = self._channel
         found = await channel.network.connect(channel.client, channel.address, self._method)
         if isinstance(found, str):
-            words = f"failed to connect to all addresses; last error: UNKNOWN: {channel.address}: {found}"
-            self._end(grpc.StatusCode.UNAVAILABLE, words)
+            text = f"failed to connect to all addresses; last error: UNKNOWN: {channel.address}: {found}"
+            self._end(grpc.StatusCode.UNAVAILABLE, text)
             return
         found.client_gone = self._broken
         found.down.on_end = self._status_came
         if self.done():  # cancelled meanwhile
-            found.tell_client(CANCELLED_WORDS)
-            found.tell_server("the client cancelled")
+            found.break_at_client(CANCELLED_TEXT)
+            found.break_at_server("the client cancelled")
             return
         self._connection = found
         self._ready.set()
@@ -224,7 +233,7 @@ class Call:
         return data if self._deserialize is None else self._deserialize(data)
 
     def _status_came(self) -> None:
-        """The server's status, once what was sent before it has been read."""
+        """Take the server's status, once everything sent before it has been read."""
         connection = self._connection
         if connection is not None and connection.status is not None and connection.down.is_at_end:
             self._end(*connection.status)
@@ -253,7 +262,7 @@ class Call:
 
 
 class UnaryCall:
-    """A call with one request and one response: awaited."""
+    """A call with one request and one response; it is awaited."""
 
     def __init__(self, call: Call, timeout_s: float | None) -> None:
         self._call, self._timeout_s = call, timeout_s
@@ -274,8 +283,6 @@ class UnaryCall:
         try:
             response = await asyncio.wait_for(self._call.read(), self._timeout_s)
         except asyncio.TimeoutError:
-            raise AioRpcError(
-                grpc.StatusCode.DEADLINE_EXCEEDED, Metadata(), Metadata(), "Deadline Exceeded"
-            ) from None
+            raise AioRpcError(grpc.StatusCode.DEADLINE_EXCEEDED, Metadata(), Metadata(), "Deadline Exceeded") from None
         await self._call.code()
         return response

@@ -1,9 +1,9 @@
 """The disk of a simulated server: a folder of real files that survives a crash as it would on a real disk.
 
-A crash leaves what was written. What was being written at that moment, by a function in a thread whose end nobody has
-heard of yet, may be there in part: SQLite's log is cut at a random byte of what the function has added, and what is
-written after it is as it was before. A full disk is SQLite's own error, raised where it would raise it,
-and the system's own for a file of text.
+A crash leaves what was written. A function that was writing in a thread at that moment, and had not ended yet, may
+have written a part: SQLite's log is cut at a random byte of what the function has added, and what is written after the
+log is as it was before. A full disk raises SQLite's own error where SQLite would raise it, and the system's own error
+for a file of text.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from typing import Any, Final
 
 from lmerge.testing.sim.loop import PROCESS
 
-#: The first words of statements that need room.
+#: The first keywords of statements that need room.
 WRITES: Final = ("INSERT", "UPDATE", "REPLACE", "CREATE", "COMMIT", "DELETE")
 
 
 class Disk:
-    """The folder of one server over its lives. Each life has a copy of its own: a dead process holds locks."""
+    """The folder of one server over its lives. Each life has a copy of its own, because a dead process holds locks."""
 
     def __init__(self, folder: Path, random: Random) -> None:
         self.is_full = False
         self._folder = folder
         self._random = random
         self._lives = 0
-        self._logs: dict[Path, int] = {}  # sizes of log files before the function that is at work
+        self._logs: dict[Path, int] = {}  # sizes of log files before the function that is running
         self._marks: dict[Path, bytes | None] = {}  # the small files beside them
         self.path.mkdir(parents=True)
 
     @property
     def path(self) -> Path:
-        """Where the present life keeps its files."""
+        """The folder of the present life."""
         return self._folder / str(self._lives)
 
     def crash(self) -> None:
-        """The process is dead; the next one finds what it has left."""
+        """Kill the process; the next one finds what it has left."""
         left = self.path
         self._lives += 1
         shutil.copytree(left, self.path, ignore=shutil.ignore_patterns("*-shm"))
@@ -53,13 +53,13 @@ class Disk:
         self.function_ends()
 
     def function_begins(self) -> None:
-        """Something is about to be written."""
+        """Note the files before a function writes."""
         stores = sorted(self.path.glob("*.lmerge"))
         self._logs = {path: _size(path) for path in (store.with_name(store.name + "-wal") for store in stores)}
         self._marks = {path: _content(path) for path in (store.with_suffix(".mark") for store in stores)}
 
     def function_ends(self) -> None:
-        """It was written, and somebody knows."""
+        """Note that the function has ended, and its caller has been notified."""
         self._logs, self._marks = {}, {}
 
     def _restore_marks(self) -> None:
@@ -71,8 +71,8 @@ class Disk:
                 mark.write_bytes(content)
 
 
-class Connection(sqlite3.Connection):
-    """A connection whose process may have a full disk."""
+class DiskConnection(sqlite3.Connection):
+    """A connection of a process whose disk may be full."""
 
     def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
         _check_room(sql)
@@ -89,8 +89,8 @@ class Connection(sqlite3.Connection):
 
 
 def connect(database: Any, *args: Any, **options: Any) -> sqlite3.Connection:
-    """``sqlite3.connect`` on the disk of the process that calls it."""
-    options.setdefault("factory", Connection)
+    """Connect as ``sqlite3.connect`` does, on the disk of the calling process."""
+    options.setdefault("factory", DiskConnection)
     connection = _connect(database, *args, **options)
     assert isinstance(connection, sqlite3.Connection)
     return connection
@@ -100,14 +100,14 @@ _connect: Final = sqlite3.connect
 
 
 class File(io.FileIO):
-    """A file of text on the disk of the process that opens it. What a dead process writes is nowhere."""
+    """A file of text on the disk of the process that opens it. A dead process writes nothing."""
 
     def __init__(self, file: Any, mode: str) -> None:
         super().__init__(file, mode)
         self._process: Any = PROCESS.get()
 
     def __del__(self) -> None:
-        self.close()  # the system closes the files of a dead process without a word
+        self.close()  # the system silently closes the files of a dead process
 
     def write(self, data: Any) -> int:
         if not self._process.is_alive:

@@ -1,6 +1,6 @@
-"""The outside world as the code under test sees it during a run: wall clock, randomness, channels, log.
+"""The environment of the code under test during a run: wall clock, randomness, channels, log.
 
-Everything is put back when the run is over. One run at a time in a process.
+Everything is restored when the run is over. One run at a time in a process.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import grpc.aio
 
 from lmerge import clock
 from lmerge.loopback import host_of
-from lmerge.service import record
+from lmerge.service.output import session_recorder
 from lmerge.testing.sim import disk
 from lmerge.testing.sim.calls import Channel
 from lmerge.testing.sim.loop import PROCESS
 from lmerge.testing.sim.network import Network
-from lmerge.testing.sim.processes import Process
+from lmerge.testing.sim.processes import SimulatedProcess
 from lmerge.testing.sim.trace import Trace
 
 #: The wall clock at the beginning of every run, in microseconds since the epoch.
@@ -32,22 +32,22 @@ EPOCH_US: Final = 1_700_000_000_000_000
 
 
 class Blocks(Exception):
-    """The code under test would block for real."""
+    """The code under test would block the thread."""
 
 
 @contextmanager
 def simulated(network: Network, random: Random, trace: Trace) -> Iterator[None]:
-    """The code under test sees the simulation instead of the machine."""
+    """Replace the machine by the simulation for the code under test."""
     loop = network.loop
 
     def wall_us() -> int:
         process = PROCESS.get()
-        skew = process.skew_us if isinstance(process, Process) else 0
+        skew = process.skew_us if isinstance(process, SimulatedProcess) else 0
         return EPOCH_US + int(loop.time() * 1e6) + skew
 
     def channel(target: str, *_args: Any, **_options: Any) -> Channel:
         process = PROCESS.get()
-        assert isinstance(process, Process), "only a process can connect"
+        assert isinstance(process, SimulatedProcess), "only a process can connect"
         return Channel(network, process, host_of(target))
 
     with ExitStack() as stack:
@@ -55,7 +55,7 @@ def simulated(network: Network, random: Random, trace: Trace) -> Iterator[None]:
             stack.enter_context(replaced(module, "wall_us", wall_us))
         stack.enter_context(replaced(grpc.aio, "insecure_channel", channel))
         stack.enter_context(replaced(sqlite3, "connect", disk.connect))
-        stack.enter_context(replaced(record, "FileIO", disk.File))
+        stack.enter_context(replaced(session_recorder, "FileIO", disk.File))
         stack.enter_context(replaced(time, "sleep", _refusing(time.sleep)))
         stack.enter_context(_log_to(trace))
         clock.random.seed(random.getrandbits(64))
@@ -64,7 +64,7 @@ def simulated(network: Network, random: Random, trace: Trace) -> Iterator[None]:
 
 @contextmanager
 def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """``owner.name`` is ``value`` inside."""
+    """Set ``owner.name`` to ``value`` inside the block."""
     before = getattr(owner, name)
     setattr(owner, name, value)
     try:
@@ -74,15 +74,16 @@ def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
 
 
 def _users_of(function: Any) -> list[Any]:
-    """The modules of lmerge that have bound a name to the wall clock."""
+    """Return the modules of lmerge that have bound a name to the wall clock."""
     return [
-        module for name, module in list(sys.modules.items())
+        module
+        for name, module in list(sys.modules.items())
         if name.partition(".")[0] == "lmerge" and getattr(module, "wall_us", None) is function
     ]
 
 
 def _refusing(sleep: Any) -> Any:
-    """``sleep`` for other threads; for this one it is a fault."""
+    """Return a ``sleep`` that raises Blocks in this thread and works in others."""
     mine = threading.get_ident()
 
     def refuse(seconds: float) -> None:
@@ -100,15 +101,15 @@ class _TraceHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         process = PROCESS.get()
-        words = record.getMessage()
+        text = record.getMessage()
         if record.exc_info and record.exc_info[1] is not None:
-            words += f": {record.exc_info[1]!r}"
-        self.trace.say(process if process is not None else "-", words)
+            text += f": {record.exc_info[1]!r}"
+        self.trace.note(process if process is not None else "-", text)
 
 
 @contextmanager
 def _log_to(trace: Trace) -> Iterator[None]:
-    """What lmerge logs goes to the trace and nowhere else."""
+    """Send lmerge's log to the trace and nowhere else."""
     logger = logging.getLogger("lmerge")
     before = logger.propagate, logger.level, logger.handlers[:], logger.disabled
     logger.propagate, logger.handlers[:] = False, [_TraceHandler(trace)]

@@ -1,52 +1,53 @@
 """Hostile clients: processes without the client library that do what no client may, or nothing at all.
 
-Each hits one server. What is checked here: the server answers with a status that names the client's fault, and neither
-with success nor with one of its own failures. That the stream of the others is not harmed is the run's verdict.
+Each hits one server. The check here: the server answers with a status that names the client's fault, and neither with
+success nor with a failure of its own. The run's verdict checks that the stream of the others is not harmed.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
 
 import grpc
 import grpc.aio
 
-from lmerge.client import streams
+from lmerge.client.connection import streams
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Insert, Stable
 from lmerge.core.inputs import INCARNATION_MAX
 from lmerge.testing.generate import ordered, present
 from lmerge.testing.sim.calls import Channel
-from lmerge.testing.sim.machines import MERGE, Machine
-from lmerge.testing.sim.processes import Process
+from lmerge.testing.sim.machines import MERGE, ServerMachine, SimulatedMachine
+from lmerge.testing.sim.processes import SimulatedProcess
 from lmerge.testing.sim.scenario import PROMISES
+from lmerge.testing.sim.world import SimulatedWorld
 from lmerge.wire.frames import PYTHON_FRAMES
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.schema import COLUMNS_MAX
 
-if TYPE_CHECKING:
-    from lmerge.testing.sim.world import World
-
 UINT64_MAX: Final = 2**64 - 1
 INCARNATIONS: Final = (1, 2, 2**31, INCARNATION_MAX, INCARNATION_MAX + 1, UINT64_MAX)
 COLUMNS_MANY: Final = 10 * COLUMNS_MAX
-# A peer that is gone, and not one that was refused.
+# The statuses of a peer that is gone, and not of one that was refused.
 GONE: Final = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
-# What a server answers if it has failed itself.
+# The statuses of a server that has failed itself.
 FAILURES: Final = (grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL)
 
 
-class Hostile(Machine):
-    """One hostile process. ``kind``: of `families.KINDS`; it is there for ``lasts_s`` at most."""
+class HostileClient(SimulatedMachine):
+    """One hostile process. ``kind``: one of ``families.KINDS``; it is there for ``lasts_s`` at most."""
 
-    def __init__(self, world: World, number: int, kind: str, lasts_s: float) -> None:
+    def __init__(
+        self, world: SimulatedWorld, servers: Sequence[ServerMachine], number: int, kind: str, lasts_s: float
+    ) -> None:
+        self._servers = servers
         self.kind = kind
         self.lasts_s = lasts_s
         super().__init__(world, f"hostile{number}")
 
-    async def _main(self, process: Process) -> None:
+    async def _main(self, process: SimulatedProcess) -> None:
         deeds: dict[str, Callable[[Any], Awaitable[bool]]] = {
             "impossible-attach": self._impossible_attach,
             "impossible-schema": self._impossible_schema,
@@ -60,7 +61,7 @@ class Hostile(Machine):
             "no-next-incarnation": self._no_next_incarnation,
         }
         world = self.world
-        target = self.random.choice(world.servers).host
+        target = self.random.choice(world.server_hosts)
         async with Channel(world.network, process, target) as channel:
             call = streams.publish(channel)
             must_be_refused = True
@@ -73,32 +74,44 @@ class Hostile(Machine):
             if not must_be_refused:
                 call.cancel()
             code = await call.code()
-            words = await call.details()
-        world.trace.say(process, f"{self.kind} ends: {code.name}: {words[:200]}")
+            text = await call.details()
+        world.trace.note(process, f"{self.kind} ends: {code.name}: {text[:200]}")
         if code in FAILURES or (must_be_refused and code is grpc.StatusCode.OK):
-            world.fail(f"{process}: {self.kind} was answered with {code.name}: {words[:300]}")
+            world.fail(f"{process}: {self.kind} was answered with {code.name}: {text[:300]}")
 
     # Each returns whether the server must end the call.
 
     async def _impossible_attach(self, call: Any) -> bool:
         attach = self._attach
-        messages = self.random.choice((
-            [attach(merge="")], [attach(replica="")], [attach(properties=["no-such-promise"])],
-            [attach(replica="x" * 5_000)], [attach(merge="x" * 5_000)], [attach(), attach()],
-            [pb.PublishRequest()], [pb.PublishRequest(leave=pb.PublishRequest.Leave()), attach()],
-            [pb.PublishRequest(skip=pb.PublishRequest.Skip(until=7))], [attach(properties=["key"] * 3 + [""])],
-        ))
+        messages = self.random.choice(
+            (
+                [attach(merge="")],
+                [attach(replica="")],
+                [attach(properties=["no-such-promise"])],
+                [attach(replica="x" * 5_000)],
+                [attach(merge="x" * 5_000)],
+                [attach(), attach()],
+                [pb.PublishRequest()],
+                [pb.PublishRequest(leave=pb.PublishRequest.Leave()), attach()],
+                [pb.PublishRequest(skip=pb.PublishRequest.Skip(until=7))],
+                [attach(properties=["key"] * 3 + [""])],
+            )
+        )
         for message in messages:
             await call.write(message.SerializeToString())
         return True
 
     async def _impossible_schema(self, call: Any) -> bool:
         column = pb.Schema.Column
-        columns = self.random.choice((
-            [column(name="a", type="no such type")], [column(name="", type="int")],
-            [column(name="a", type="int"), column(name="a", type="int")], [column(name="a\x1b[2J\n", type="int")],
-            [],
-        )) or [column(name=f"c{n}", type="int") for n in range(COLUMNS_MANY)]
+        columns = self.random.choice(
+            (
+                [column(name="a", type="no such type")],
+                [column(name="", type="int")],
+                [column(name="a", type="int"), column(name="a", type="int")],
+                [column(name="a\x1b[2J\n", type="int")],
+                [],
+            )
+        ) or [column(name=f"c{n}", type="int") for n in range(COLUMNS_MANY)]
         await call.write(self._attach(schema=pb.Schema(columns=columns)).SerializeToString())
         return True
 
@@ -108,32 +121,34 @@ class Hostile(Machine):
         return True
 
     async def _broken_promise(self, call: Any) -> bool:
-        """A part of the truth, and then an element that no stream may hold, or none that promises this."""
+        """Publish a part of the reference, and then an element that is illegal, or breaks a promise of this input."""
         stream = self._truth()
         stable = max((element.vc for element in stream if isinstance(element, Stable)), default=NEG_INF)
         wrong = self.random.choice(self._broken(stream, stable))
-        self.world.trace.say(self.process, f"breaks its promise with {wrong}")
+        self.world.trace.note(self.process, f"breaks its promise with {wrong}")
         await self._attached(call, properties=PROMISES[self.world.scenario.case])
         await call.write(PYTHON_FRAMES.encode_publish(1, [Batch.of([*stream, *wrong])]))
         return True
 
     def _broken(self, stream: list[Element], stable: int) -> list[list[Element]]:
-        """One for each way to break the promises of the case after ``stream``, which is stable at ``stable``. Under R0
-        to R2 what an input says is shown at once and stays: there only the last element is no part of the truth.
+        """Return one list of elements for each way to break the promises of the case after ``stream``.
+
+        The stream is stable at ``stable``. Under R0 to R2 the output shows an insert at once and keeps it. So there
+        only the last element is no part of the reference.
         """
-        said = [element for element in stream if isinstance(element, Insert)]
+        inserts = [element for element in stream if isinstance(element, Insert)]
         far = self.world.scenario.events[-1].ve + 1_000
         case = self.world.scenario.case
         ways: list[list[Element]] = [[Insert(b"backwards", far, far - 5)]]
         if stable > NEG_INF:
             ways += [[Insert(b"late", stable - 1, stable + 5)], [Stable(stable - 1)]]
         if case in ("r0", "r1", "r2"):
-            ways += [[Adjust(e.payload, e.vs, e.ve, e.ve + 9)] for e in said[-1:]]
-            ways += [[Insert(b"back", said[0].vs - 1, far)]] if said else []
+            ways += [[Adjust(e.payload, e.vs, e.ve, e.ve + 9)] for e in inserts[-1:]]
+            ways += [[Insert(b"back", inserts[0].vs - 1, far)]] if inserts else []
         else:
             ways += [[Adjust(b"unknown", far, far + 5, far + 9)]]
         if case in ("r0", "r2"):
-            ways += [[e] for e in said[-1:]]
+            ways += [[e] for e in inserts[-1:]]
         if case == "r3":
             ways += [[Insert(b"x", far, far + 5), Insert(b"x", far, far + 5)]]
         if stable > NEG_INF and case in ("r3", "r4"):
@@ -143,9 +158,9 @@ class Hostile(Machine):
     async def _nonsense(self, call: Any) -> bool:
         random = self.random
         await self._attached(call, properties=PROMISES[self.world.scenario.case])
-        good = pb.PublishRequest.FromString(PYTHON_FRAMES.encode_publish(1, [Batch.of([
-            Insert(b"one", 5, 9), Insert(b"two", 6, INF),
-        ])]))
+        good = pb.PublishRequest.FromString(
+            PYTHON_FRAMES.encode_publish(1, [Batch.of([Insert(b"one", 5, 9), Insert(b"two", 6, INF)])])
+        )
         batch = good.batch.batch
         match random.randint(0, 6):
             case 0:
@@ -159,9 +174,11 @@ class Hostile(Machine):
             case 4:
                 good.batch.sequence = UINT64_MAX
             case 5:
-                good = pb.PublishRequest(commit=pb.PublishRequest.Commit(
-                    sequence=1, query="none", batch=1, parts=[pb.PublishRequest.Commit.Part(partition=1, attempt=1)],
-                ))
+                good = pb.PublishRequest(
+                    commit=pb.PublishRequest.Commit(
+                        sequence=1, query="none", batch=1, parts=[pb.PublishRequest.Commit.Part(partition=1, attempt=1)]
+                    )
+                )
             case _:
                 await call.write(b"\x07" + random.randbytes(random.randint(1, 400)))
                 return True
@@ -169,39 +186,39 @@ class Hostile(Machine):
         return True
 
     async def _garbage(self, call: Any) -> bool:
-        """The very first message is no message."""
+        """Send bytes that are no message as the first message."""
         await call.write(b"\x07" + self.random.randbytes(self.random.randint(1, 400)))
         return True
 
     async def _mute(self, call: Any) -> bool:
-        """Attaches, and brings nothing."""
+        """Attach, and publish nothing."""
         await self._attached(call, properties=PROMISES[self.world.scenario.case])
         await asyncio.sleep(self.lasts_s)
         return False
 
     async def _no_attach(self, call: Any) -> bool:
-        """Connects, and does not even attach."""
+        """Connect, and do not even attach."""
         await asyncio.sleep(self.lasts_s)
         return False
 
     async def _incarnations(self, call: Any) -> bool:
-        """The same name again and again, with the largest and the smallest numbers; 0 asks the server for the next."""
+        """Attach the same name repeatedly, with the largest and smallest numbers; 0: the server chooses the next."""
         for incarnation in self.random.sample(INCARNATIONS, 3):
-            await self._incarnation(self.random.choice(self.world.servers).host, incarnation)
+            await self._incarnation(self.random.choice(self.world.server_hosts), incarnation)
         return False
 
     async def _no_next_incarnation(self, call: Any) -> bool:
-        """The largest one, and then the next one, as long as nobody has begun anew in between."""
-        server = self.random.choice(self.world.servers)
+        """Attach the largest incarnation, then the next one; it must be refused unless the server has restarted."""
+        server = self.random.choice(self._servers)
         life = server.lives
-        is_known = await self._incarnation(server.host, INCARNATION_MAX)
+        was_accepted = await self._incarnation(server.host, INCARNATION_MAX)
         is_next_accepted = await self._incarnation(server.host, 0)
-        if is_known and is_next_accepted and server.lives == life:
+        if was_accepted and is_next_accepted and server.lives == life:
             self.world.fail(f"{self.process}: what comes after incarnation {INCARNATION_MAX} was accepted")
         return False
 
     async def _incarnation(self, target: str, incarnation: int) -> bool:
-        """Attach, and go: whether it was accepted."""
+        """Attach, and go; return whether it was accepted."""
         is_accepted = False
         async with Channel(self.world.network, self.process, target) as channel:
             other = streams.publish(channel)
@@ -213,19 +230,19 @@ class Hostile(Machine):
                 pass
             other.cancel()
             code = await other.code()
-        self.world.trace.say(self.process, f"incarnation {incarnation} {'was accepted' if is_accepted else code.name}")
+        self.world.trace.note(self.process, f"incarnation {incarnation} {'was accepted' if is_accepted else code.name}")
         if code in FAILURES:
             self.world.fail(f"{self.process}: incarnation {incarnation} was answered with {code.name}")
         return is_accepted
 
     def _truth(self) -> list[Element]:
-        """The beginning of what a right replica says."""
+        """Return the beginning of a right replica's stream."""
         scenario, random = self.world.scenario, self.random
         if scenario.case in ("r0", "r1", "r2"):
             stream = ordered(random, scenario.events, ties="shuffled" if scenario.case == "r2" else "payload")
         else:
             stream = present(random, scenario.events, scenario.shape)
-        return [e for e in stream[:random.randint(0, len(stream) - 1)] if e != Stable(INF)]
+        return [e for e in stream[: random.randint(0, len(stream) - 1)] if e != Stable(INF)]
 
     def _attach(self, **fields: Any) -> pb.PublishRequest:
         return pb.PublishRequest(attach=pb.Attach(**{"merge": MERGE, "replica": self.host, **fields}))

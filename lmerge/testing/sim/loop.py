@@ -1,12 +1,12 @@
 """An asyncio loop in virtual time: the clock jumps to the next timer when nothing is ready to run.
 
 Time costs nothing, and nothing depends on the machine: the same program with the same seed takes the same steps in the
-same order. Who runs is known: every task and callback belongs to a ``Process`` through its context, so a process can
-be paused (its steps wait) or killed (its steps never come), as a signal would do it to a real one.
+same order. Every task and callback belongs to a ``SimulatedProcess`` through its context. So a process can be paused
+(its steps wait) or killed (its steps never run), as a signal would do it to a real one.
 
-What blocks for real has no place here: there are no sockets and no threads. ``run_in_executor`` runs the function in
-the loop, at a moment within a virtual delay that the process's disk takes. A run that goes on for too long, in virtual
-time or in steps, ends with ``RunsForever``; one in which nobody can ever go on, with ``Deadlock``.
+Code that blocks the thread cannot run here: there are no sockets and no threads. ``run_in_executor`` runs the function
+in the loop, at a moment within a virtual delay of the process's disk. A run that goes on for too long, in virtual time
+or in steps, ends with ``RunsForever``; one in which no task can ever go on, with ``Deadlock``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 T = TypeVar("T")
 
-#: Whose step this is; None: the network's, or the scenario's own.
+#: The process of the present step; None: the network's, or the scenario's own step.
 PROCESS: Final[ContextVar[Holder | None]] = ContextVar("process", default=None)
 
 # A run of the default scenarios takes some ten thousand steps.
@@ -28,19 +28,19 @@ STEPS_MAX: Final = 3_000_000
 
 
 class Holder(Protocol):
-    """What the loop knows of a process."""
+    """The loop's interface to a process."""
 
     def holds(self, handle: asyncio.Handle) -> bool:
-        """Whether the step must wait; the process keeps it then."""
+        """Return whether the step must wait; the process keeps it then."""
 
     def executor_delay_s(self) -> float:
-        """How long the next function in a thread takes."""
+        """Return how long the next function in a thread takes."""
 
     def function_begins(self) -> None:
-        """A function is about to run in a thread."""
+        """Note that a function is about to run in a thread."""
 
     def function_ends(self) -> None:
-        """What it has done is known."""
+        """Note that the caller has received the function's result."""
 
 
 class RunsForever(Exception):
@@ -48,7 +48,7 @@ class RunsForever(Exception):
 
 
 class Deadlock(Exception):
-    """Nobody is ready and no timer is set."""
+    """Nothing is ready and no timer is set."""
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -59,9 +59,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.steps = 0
         self.time_max_s = time_max_s
         self.steps_max = steps_max
-        self.outside: Final = _outside()  # the context of what belongs to no process
+        self.outside: Final = _outside()  # the context of steps that belong to no process
         self.tasks: dict[asyncio.Task[Any], None] = {}  # all that are not done, in order of creation
-        self.problems: list[str] = []  # what nobody has handled
+        self.problems: list[str] = []  # exceptions that were not handled
         self.ending = False  # the run is over: dead processes may unwind
         self._now = 0.0
         self._busy_until: dict[int, float] = {}  # by executor: its functions run one after another
@@ -69,23 +69,23 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.set_exception_handler(self._unhandled)
 
     def time(self) -> float:
-        """Virtual seconds since the loop was made."""
+        """Return the virtual seconds since the loop was made."""
         return self._now
 
     def at(self, when_s: float, callback: Callable[..., object], *args: Any) -> asyncio.TimerHandle:
-        """``call_at`` for what belongs to no process."""
+        """``call_at`` for a step that belongs to no process."""
         return self.call_at(when_s, callback, *args, context=self.outside)
 
     def after(self, delay_s: float, callback: Callable[..., object], *args: Any) -> asyncio.TimerHandle:
-        """``call_later`` for what belongs to no process."""
+        """``call_later`` for a step that belongs to no process."""
         return self.call_at(self._now + delay_s, callback, *args, context=self.outside)
 
     def release(self, handles: list[asyncio.Handle]) -> None:
-        """Steps that were held can run."""
+        """Let steps run that were held."""
         self._ready.extend(handles)  # type: ignore[attr-defined]
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:  # type: ignore[override]
-        """The function runs at one moment of a virtual delay; its result is known at the end of it."""
+        """Run the function at one moment of a virtual delay; its result comes at the end of the delay."""
         process = PROCESS.get()
         delay = 1e-6 + (process.executor_delay_s() if process is not None else 0.0)
         start = max(self._now, self._busy_until.get(id(executor), 0.0))
@@ -133,7 +133,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             heapq.heappop(timers)._scheduled = False  # type: ignore[attr-defined]
         if not ready:
             if not timers:
-                raise Deadlock(f"at {self._now:.6f} s nobody is ready and no timer is set")
+                raise Deadlock(f"at {self._now:.6f} s nothing is ready and no timer is set")
             self._now = max(self._now, timers[0].when())
             if self._now > self.time_max_s:
                 raise RunsForever(f"the run is not over after {self.time_max_s:.0f} virtual seconds")
@@ -154,10 +154,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
             raise RunsForever(f"the run is not over after {self.steps_max} steps")
 
     def _process_events(self, event_list: Any) -> None:
-        """There is no selector."""
+        """Do nothing: there is no selector."""
 
     def _write_to_self(self) -> None:
-        """There is no thread to wake."""
+        """Do nothing: there is no thread to wake."""
 
     def _make_task(self, loop: Any, coroutine: Any, **options: Any) -> Any:
         task: asyncio.Task[Any] = asyncio.Task(coroutine, loop=loop, **options)
@@ -175,7 +175,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
 
 def run_virtual(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine in virtual time, on a loop of its own; its result."""
+    """Run a coroutine in virtual time, on a loop of its own; return its result."""
     loop = VirtualLoop()
     try:
         return loop.run_until_complete(coroutine)
@@ -184,7 +184,7 @@ def run_virtual(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 async def later(seconds: float) -> None:
-    """Return after so much time of the running loop."""
+    """Return after ``seconds`` of the running loop."""
     reached = asyncio.Event()
     asyncio.get_running_loop().call_later(seconds, reached.set)
     await reached.wait()

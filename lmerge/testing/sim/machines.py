@@ -1,6 +1,6 @@
 """The machines of a run, each with one process at a time that can die and come back; and the servers among them.
 
-A machine is its own supervisor: a process that was killed, or that ended with an error, is started again after a while.
+A machine supervises its process: one that was killed, or that ended with an error, is started again after a while.
 """
 
 from __future__ import annotations
@@ -8,36 +8,34 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from lmerge.errors import LmergeError
-from lmerge.service.hub import Hub
+from lmerge.service.merge.hub import Hub
 from lmerge.testing.sim.disk import Disk
 from lmerge.testing.sim.families import WRONG
-from lmerge.testing.sim.processes import RUNNING, Process
+from lmerge.testing.sim.processes import ProcessState, SimulatedProcess
 from lmerge.testing.sim.server import ServerProcess
 from lmerge.testing.sim.verdict import Contradiction
-from lmerge.testing.sim.watch import Watch, WatchedMerge, WatchedSettings
-
-if TYPE_CHECKING:
-    from lmerge.testing.sim.world import World
+from lmerge.testing.sim.watch import MergeWatch, WatchedMerge, WatchedSettings
+from lmerge.testing.sim.world import SimulatedWorld
 
 MERGE: Final = "flights"
-# That trouble is over is noticed within an attempt to connect and the pause before it.
+# The end of a trouble is noticed within an attempt to connect and the pause before it.
 NOTICED_S: Final = 8.0
 DRAIN_S: Final = 5.0
 
 
-class Machine:
-    """What all machines share: a host, a process, and starting it again."""
+class SimulatedMachine:
+    """A host with a process, which is started again after it has died."""
 
-    def __init__(self, world: World, host: str) -> None:
+    def __init__(self, world: SimulatedWorld, host: str) -> None:
         self.world = world
         self.host = host
         self.random = Random(f"{world.scenario.seed} {host}")
         self.lives = 0
         self.skew_us = 0
-        self.trouble_s = 0.0  # something went wrong here up to this time
+        self.trouble_s = 0.0  # the machine is in trouble up to this time
         self.process = self._new_process()
 
     @property
@@ -45,96 +43,104 @@ class Machine:
         return self.process.is_alive and self.lives > 0
 
     def kill(self, *, silently: bool, back_after_s: float | None) -> None:
-        """SIGKILL; ``silently``: the machine loses its power. It is started again after a while."""
+        """SIGKILL the process; ``silently``: the machine loses its power. It is started again after a while."""
         if not self.is_running:
             return
-        self.world.trace.say(self.process, "is killed" + (", and its machine goes with it" if silently else ""))
+        self.world.trace.note(self.process, "is killed" + (", and its machine goes with it" if silently else ""))
         self.process.kill()
         self.world.network.killed(self.process, silently=silently)
         if back_after_s is not None:
             self.world.loop.after(back_after_s, self.start_again)
 
     def start_again(self) -> None:
-        """If nothing runs here."""
+        """Start a process if none runs here."""
         if not self.is_running and not self.world.is_over:
             self.start()
 
     def troubled(self, lasts_s: float) -> None:
-        """Something goes wrong here, for so long."""
+        """Note that the machine is in trouble for ``lasts_s``."""
         self.trouble_s = max(self.trouble_s, self.world.loop.time() + lasts_s)
 
     def start(self) -> None:
-        """A new process."""
+        """Start a new process."""
         self.lives += 1
         self.troubled(0.0)
         self.process = self._new_process()
         self.process.spawn(self._life(self.process), "main")
 
-    def _new_process(self) -> Process:
+    def _new_process(self) -> SimulatedProcess:
         world = self.world
         name = f"{self.host}.{self.lives}"
-        process = Process(world.loop, self.host, name, Random(f"{world.scenario.seed} {name}"))
+        process = SimulatedProcess(world.loop, self.host, name, Random(f"{world.scenario.seed} {name}"))
         process.skew_us = self.skew_us
         world.processes.append(process)
         return process
 
-    async def _life(self, process: Process) -> None:
+    async def _life(self, process: SimulatedProcess) -> None:
         world = self.world
-        world.trace.say(process, "starts")
+        world.trace.note(process, "starts")
         try:
             await self._main(process)
         except Contradiction as problem:
             world.fail(f"{process}: {problem}")
         except LmergeError as error:
-            world.trace.say(process, f"ends: {type(error).__name__}: {error}")
+            world.trace.note(process, f"ends: {type(error).__name__}: {error}")
             self._ended(process, error)
         except asyncio.CancelledError:
             raise
         except Exception as bug:
             world.fail(f"{process}: {type(bug).__name__}: {bug}")
 
-    def _ended(self, process: Process, error: LmergeError) -> None:
-        """The process has ended with an error."""
+    def _ended(self, process: SimulatedProcess, error: LmergeError) -> None:
+        """Handle the end of a process with an error."""
         process.kill()
         self.world.network.killed(process, silently=False)
         if process is self.process:
             self.world.loop.after(self.random.uniform(0.1, 1.0), self.start_again)
 
-    def _main(self, process: Process) -> Coroutine[Any, Any, None]:
+    def _main(self, process: SimulatedProcess) -> Coroutine[Any, Any, None]:
         raise NotImplementedError
 
 
-class ServerMachine(Machine):
+class ServerMachine(SimulatedMachine):
     """A server that is started again with an empty memory, and with its store if it is durable."""
 
-    def __init__(self, world: World, host: str, *, durable: bool) -> None:
+    def __init__(self, world: SimulatedWorld, host: str, *, durable: bool) -> None:
         self.disk: Disk | None = Disk(world.folder / host, world.network.random) if durable else None
         self.server: ServerProcess | None = None
-        self.watches: list[Watch] = []
-        self._draining: Process | None = None
+        self.watches: list[MergeWatch] = []
+        self._draining: SimulatedProcess | None = None
         super().__init__(world, host)
 
-    async def _main(self, process: Process) -> None:
+    async def _main(self, process: SimulatedProcess) -> None:
         world, scenario = self.world, self.world.scenario
-        watch = Watch(world.reference, Random(f"{scenario.seed} {process.name}"), process.name)
+        watch = MergeWatch(world.reference, Random(f"{scenario.seed} {process.name}"), process.name)
         watch.has_spurious = scenario.shape.spurious > 0
-        watch.all_say_all = scenario.feedback_lag is None and scenario.family != WRONG
+        watch.inputs_are_complete = scenario.feedback_lag is None and scenario.family != WRONG
         watch.doubt = world.doubt
         watch.hub = lambda: self.hub if self.process is process else None
         self.watches.append(watch)
         process.disk, process.disk_s = self.disk, scenario.disk_s
         settings = WatchedSettings(
-            http_port=None, policy=scenario.policy, closing=scenario.closing, engine=scenario.engine,
-            feedback_lag=scenario.feedback_lag, retain_bytes=scenario.retain_bytes,
-            segment_bytes=scenario.segment_bytes, divergence=scenario.divergence,
-            certify_interval=scenario.certify_interval, lead_max=scenario.lead_max,
-            lead_wait_s=scenario.lead_wait_s, record_path=self._record_path(),
-            store=None if self.disk is None else str(self.disk.path), watch=watch,
+            http_port=None,
+            policy=scenario.policy,
+            closing=scenario.closing,
+            engine=scenario.engine,
+            feedback_lag=scenario.feedback_lag,
+            retain_bytes=scenario.retain_bytes,
+            segment_bytes=scenario.segment_bytes,
+            divergence=scenario.divergence,
+            certify_interval=scenario.certify_interval,
+            lead_max=scenario.lead_max,
+            lead_wait_s=scenario.lead_wait_s,
+            record_path=self._record_path(),
+            store=None if self.disk is None else str(self.disk.path),
+            watch=watch,
         )
         self.server = ServerProcess(process, world.network, self.host, settings)
 
     def _record_path(self) -> str | None:
-        """A file of its own for each life: a session starts with a fresh merge."""
+        """Return a file for this life: a recorded session starts with a fresh merge."""
         if not self.world.scenario.records or self.disk is None:
             return None
         return str(self.disk.path / f"{{merge}}.{self.lives}.jsonl")
@@ -149,46 +155,49 @@ class ServerMachine(Machine):
         super().kill(silently=silently, back_after_s=back_after_s)
 
     def drain(self, back_after_s: float) -> None:
-        """The server is stopped in good order, and started again after a while."""
-        if self.server is not None and self.process.state == RUNNING and self._draining is not self.process:
+        """Stop the server in good order, and start it again after a while."""
+        if self.server is None or self._draining is self.process:
+            return
+        if self.process.state is ProcessState.RUNNING:
             self._draining = self.process
             self.process.spawn(self._drain(self.process, self.server, back_after_s), "drains")
 
-    async def _drain(self, process: Process, server: ServerProcess, back_after_s: float) -> None:
-        self.world.trace.say(process, "drains")
+    async def _drain(self, process: SimulatedProcess, server: ServerProcess, back_after_s: float) -> None:
+        self.world.trace.note(process, "drains")
         try:
             await asyncio.wait_for(server.registry.drain(), DRAIN_S)
         except asyncio.TimeoutError:
-            self.world.trace.say(process, "could not drain in time")
-        await asyncio.sleep(0.01)  # what was said last is on its way
+            self.world.trace.note(process, "could not drain in time")
+        await asyncio.sleep(0.01)  # the last messages are on their way
         await server.stop()
         if process is self.process:
             self.kill(silently=False, back_after_s=back_after_s)
 
     @property
     def hub(self) -> Hub | None:
-        """Of the present life."""
+        """The hub of the present life."""
         return self.server.registry.hubs.get(MERGE) if self.server is not None else None
 
     def problems(self) -> list[str]:
-        """What was found at this server, over all its lives."""
+        """Return the problems that were found at this server, over all its lives."""
         found = [problem for watch in self.watches for problem in watch.problems]
         if self.server is not None:
             found += [f"{self.process}: a merge failed: {crash!r}" for crash in self.server.crashes]
         return found
 
-    def can_tell(self, start: int, reader: Machine) -> bool:
-        """Whether a reader that knows everything before ``start`` could have learned here what comes then: both have
-        been there without any trouble for so long that they must have found each other.
+    def can_serve(self, start: int, reader: SimulatedMachine) -> bool:
+        """Return whether a reader that has everything before ``start`` could have received here what comes next.
+
+        It could if both machines have been without trouble for so long that they must have connected.
         """
         hub = self.hub
         quiet_s = self.world.loop.time() - max(self.trouble_s, reader.trouble_s)
-        if self.process.state != RUNNING or hub is None or quiet_s < NOTICED_S:
+        if self.process.state is not ProcessState.RUNNING or hub is None or quiet_s < NOTICED_S:
             return False
-        return hub.retained_from <= start
+        return hub.state.retained_from <= start
 
     @property
     def merge(self) -> WatchedMerge | None:
         """The merge of the present life, if there is one."""
         hub = self.hub if self.is_running else None
-        return hub.merge if hub is not None and isinstance(hub.merge, WatchedMerge) else None
+        return hub.state.merge if hub is not None and isinstance(hub.state.merge, WatchedMerge) else None

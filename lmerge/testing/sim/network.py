@@ -1,14 +1,14 @@
 """A network of virtual time: hosts, links that can be cut, and connections that carry messages as bytes.
 
-A connection has two pipes. A message takes a random delay and arrives in order; a pipe holds a window of bytes that
-were not read, and then the writer waits, as with the flow control of HTTP/2. What can go wrong:
+A connection has two pipes. A message takes a random delay and arrives in order. A pipe holds a window of bytes that
+were not read; beyond it the writer waits, as with the flow control of HTTP/2. What can go wrong:
 
-* a **cut** connection: of what is under way a random beginning arrives, the rest is lost, and each end hears of it at
+* a **cut** connection: of what is under way a random beginning arrives, the rest is lost. Each end notices the cut at
   another time, one of them perhaps only by its keepalive (half open);
 * a **partition** of two hosts, one way or both: what is sent waits, as TCP sends it again; if the partition lasts
   longer than the keepalive, both ends give the connection up;
 * a host that is **paused**: its kernel still takes bytes; if it lasts, the other ends give up;
-* a **killed** process: its peers hear a reset, or, if the machine has gone with it, nothing until the keepalive.
+* a **killed** process: its peers receive a reset, or, if the machine has gone with it, nothing until the keepalive.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from random import Random
 from typing import Any, Final
 
 from lmerge.testing.sim.loop import VirtualLoop
-from lmerge.testing.sim.processes import PAUSED, Process
+from lmerge.testing.sim.processes import ProcessState, SimulatedProcess
 from lmerge.testing.sim.trace import Trace
 
-END: Final = None  # what a pipe gives after the last message
-Handler = Callable[["Connection"], Coroutine[Any, Any, None]]
+END: Final = None  # what a pipe returns after the last message
+Handler = Callable[["SimulatedConnection"], Coroutine[Any, Any, None]]
 
 
 @dataclass
 class Weather:
-    """How the network behaves, in seconds and bytes; the scenario changes it."""
+    """The behaviour of the network, in seconds and bytes; the scenario changes it."""
 
     delay_s: tuple[float, float] = (0.0002, 0.003)
     window_bytes: int = 64 * 1024
-    keepalive_s: tuple[float, float] = (10.0, 15.0)  # as the client's and the server's settings add up
+    keepalive_s: tuple[float, float] = (10.0, 15.0)  # the sums of the settings of client and server
     connect_timeout_s: float = 5.0
 
 
 class Pipe:
-    """One direction of a connection: bytes messages in order, with a delay and a window."""
+    """One direction of a connection: messages of bytes in order, with a delay and a window."""
 
-    def __init__(self, network: Network, source: Process, target: Process) -> None:
+    def __init__(self, network: Network, source: SimulatedProcess, target: SimulatedProcess) -> None:
         self._network = network
         self._source, self._target = source, target
         self._under_way: deque[bytes | None] = deque()
@@ -51,12 +51,12 @@ class Pipe:
         self._waiting_to_read: asyncio.Future[None] | None = None
         self._waiting_to_write: deque[asyncio.Future[None]] = deque()
         self._stalled = False  # the next message waits for a partition to heal
-        self.is_lost = False  # what is sent from here on goes nowhere
+        self.is_lost = False  # what is sent from here on is dropped
         self.broken = False  # reading ends, writing fails
         self.on_end: Callable[[], None] | None = None  # END has arrived
 
     async def write(self, message: bytes) -> bool:
-        """Send; waits while the window is full. False: the connection is broken."""
+        """Send a message; wait while the window is full. Returns False if the connection is broken."""
         while not self.broken and self._unread >= self._network.weather.window_bytes:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting_to_write.append(waiter)
@@ -68,12 +68,12 @@ class Pipe:
         return True
 
     def end(self) -> None:
-        """Nothing more will be written."""
+        """Send the end of the stream."""
         if not self.broken:
             self._send(END)
 
     async def read(self) -> bytes | None:
-        """The next message; END after the last one, or when the connection is broken."""
+        """Return the next message; END after the last one, or when the connection is broken."""
         while not self._arrived:
             if self.broken:
                 return END
@@ -88,18 +88,18 @@ class Pipe:
 
     @property
     def is_at_end(self) -> bool:
-        """Everything was read, and nothing more will come."""
+        """Whether everything was read and nothing more will come."""
         return self.broken or (len(self._arrived) > 0 and self._arrived[0] is END)
 
     def lose(self, random: Random) -> None:
-        """Of what is under way only a beginning arrives."""
+        """Drop a random end of what is under way."""
         keep = random.randint(0, len(self._under_way))
         while len(self._under_way) > keep:
             self._under_way.pop()
         self.is_lost = True
 
     def break_(self, *, drop: bool) -> None:
-        """The connection is gone at one end. ``drop``: what arrived and was not read goes with it."""
+        """Break the pipe at one end. ``drop``: what arrived and was not read is dropped too."""
         self.broken = True
         if drop:
             self._arrived.clear()
@@ -107,7 +107,7 @@ class Pipe:
         self._wake_writers()
 
     def healed(self) -> None:
-        """A partition is over: what waited goes on."""
+        """Let what waited go on, after the end of a partition."""
         if self._stalled:
             self._stalled = False
             self._last_arrival = 0.0
@@ -155,37 +155,37 @@ class Pipe:
                 waiter.set_result(None)
 
 
-class Connection:
+class SimulatedConnection:
     """One call between two processes. ``up`` is the client's direction."""
 
-    def __init__(self, network: Network, client: Process, server: Process, method: str) -> None:
+    def __init__(self, network: Network, client: SimulatedProcess, server: SimulatedProcess, method: str) -> None:
         self.network = network
         self.client, self.server, self.method = client, server, method
         self.up = Pipe(network, client, server)
         self.down = Pipe(network, server, client)
-        self.client_gone: Callable[[str], None] = _nothing  # the client's end hears that the connection is broken
+        self.client_gone: Callable[[str], None] = _nothing  # called when the client's end breaks
         self.server_gone: Callable[[str], None] = _nothing
         self.status: tuple[Any, str] | None = None  # what the server ended the call with
         self.is_cut = False
         self.is_over = False
-        self._at_client = self._at_server = True  # whether the end still believes in it
+        self._at_client = self._at_server = True  # whether the end still holds the connection open
 
     def __repr__(self) -> str:
         return f"{self.client} to {self.server} {self.method.rpartition('/')[2]}"
 
     def cut(self, *, why: str, client_s: float | None, server_s: float | None) -> None:
-        """The connection breaks; each end hears of it after so long, None: by its keepalive."""
+        """Break the connection; each end notices it after its delay, None: by its keepalive."""
         if self.is_cut or self.is_over:
             return
         self.is_cut = True
         network = self.network
         self.up.lose(network.random)
         self.down.lose(network.random)
-        for delay, tell in ((client_s, self.tell_client), (server_s, self.tell_server)):
-            network.loop.after(network.keepalive_s() if delay is None else delay, tell, why)
+        for delay, give_up in ((client_s, self.break_at_client), (server_s, self.break_at_server)):
+            network.loop.after(network.keepalive_s() if delay is None else delay, give_up, why)
 
-    def tell_client(self, why: str) -> None:
-        """The client's end gives the connection up. What arrived and was not read is gone, as in gRPC."""
+    def break_at_client(self, why: str) -> None:
+        """Give the connection up at the client's end. What arrived and was not read is dropped, as in gRPC."""
         if self._at_client and not self.is_over:
             self._at_client = False
             self.is_cut = True
@@ -194,8 +194,8 @@ class Connection:
             self.client_gone(why)
             self._if_over()
 
-    def tell_server(self, why: str) -> None:
-        """The server's end gives the connection up."""
+    def break_at_server(self, why: str) -> None:
+        """Give the connection up at the server's end."""
         if self._at_server and not self.is_over:
             self._at_server = False
             self.is_cut = True
@@ -204,7 +204,7 @@ class Connection:
             self._if_over()
 
     def over(self) -> None:
-        """The call has ended at both ends."""
+        """Note that the call has ended at both ends."""
         self.is_over = True
         self.network.forget(self)
 
@@ -214,15 +214,15 @@ class Connection:
 
 
 class Network:
-    """Who listens where, what is partitioned, and all connections."""
+    """The listening processes, the partitions, and all connections."""
 
     def __init__(self, loop: VirtualLoop, random: Random, trace: Trace) -> None:
         self.loop, self.random, self.trace = loop, random, trace
         self.weather = Weather()
-        self.connections: dict[Connection, None] = {}
+        self.connections: dict[SimulatedConnection, None] = {}
         self.closed = False  # the run is over
         self.blocked_since: dict[tuple[str, str], float] = {}  # (from host, to host)
-        self._listening: dict[str, tuple[Process, Handler]] = {}
+        self._listening: dict[str, tuple[SimulatedProcess, Handler]] = {}
 
     def delay_s(self) -> float:
         return self.random.uniform(*self.weather.delay_s)
@@ -232,13 +232,13 @@ class Network:
 
     # Servers and clients.
 
-    def listen(self, address: str, process: Process, handler: Handler) -> None:
-        """``handler`` serves each connection to ``address``, in ``process``, until the process dies."""
+    def listen(self, address: str, process: SimulatedProcess, handler: Handler) -> None:
+        """Serve each connection to ``address`` with ``handler``, in ``process``, until the process dies."""
         self._listening[address] = (process, handler)
         process.when_dead[lambda: self._unlisten(address, process)] = None
 
-    async def connect(self, client: Process, address: str, method: str) -> Connection | str:
-        """A connection, or why there is none."""
+    async def connect(self, client: SimulatedProcess, address: str, method: str) -> SimulatedConnection | str:
+        """Return a connection, or the reason why there is none."""
         if self.closed:
             return "the run is over"
         loop = self.loop
@@ -248,39 +248,40 @@ class Network:
             process, handler = self._listening.get(address, (None, None))
             if process is None or handler is None:
                 return "Connection refused"
-            is_silent = self.is_blocked(client, process) or self.is_blocked(process, client) or process.state == PAUSED
+            is_cut = self.is_blocked(client, process) or self.is_blocked(process, client)
+            is_silent = is_cut or process.state is ProcessState.PAUSED
             if not is_silent:
                 break
             if loop.time() - started >= self.weather.connect_timeout_s or self.closed:
                 return "connection attempt timed out"
             await self._wait(0.2)
-        connection = Connection(self, client, process, method)
+        connection = SimulatedConnection(self, client, process, method)
         self.connections[connection] = None
         process.spawn(handler(connection), f"serves {connection}")
         return connection
 
     async def _wait(self, seconds: float) -> None:
-        """Like sleep, but by the network's clock: it goes on for a paused process."""
+        """Sleep by the network's clock, which goes on for a paused process."""
         passed: asyncio.Future[None] = self.loop.create_future()
         self.loop.after(seconds, _pass, passed)
         await passed
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: SimulatedConnection) -> None:
         self.connections.pop(connection, None)
 
-    # What goes wrong.
+    # Faults.
 
-    def is_blocked(self, source: Process, target: Process) -> bool:
+    def is_blocked(self, source: SimulatedProcess, target: SimulatedProcess) -> bool:
         return (source.host, target.host) in self.blocked_since
 
     def block(self, source: str, target: str) -> None:
-        """What ``source`` sends to ``target`` does not arrive any more."""
+        """Let nothing that ``source`` sends arrive at ``target`` any more."""
         self.blocked_since.setdefault((source, target), self.loop.time())
         since = self.blocked_since[source, target]
         self.loop.after(self.keepalive_s(), self._give_up_blocked, source, target, since)
 
     def heal(self, source: str, target: str) -> None:
-        """The reverse of ``block``."""
+        """Undo ``block``."""
         if self.blocked_since.pop((source, target), None) is None:
             return
         for connection in list(self.connections):
@@ -288,7 +289,7 @@ class Network:
             connection.down.healed()
 
     def cut_some(self, chance: float) -> int:
-        """Connections break at random, in one of the ways in which they can. How many."""
+        """Break connections at random, in one of the ways in which they can break. Returns how many."""
         count = 0
         for connection in list(self.connections):
             if not connection.is_cut and self.random.random() < chance:
@@ -299,8 +300,8 @@ class Network:
                 count += 1
         return count
 
-    def killed(self, process: Process, *, silently: bool) -> None:
-        """A process has gone; ``silently``: with its machine, so that nobody resets its connections."""
+    def killed(self, process: SimulatedProcess, *, silently: bool) -> None:
+        """Cut the connections of a process that has gone; ``silently``: with its machine, so without a reset."""
         reset = None if silently else 0.0
         for connection in list(self.connections):
             if connection.client is process:
@@ -310,11 +311,11 @@ class Network:
                 delay = reset if reset is None else self.delay_s()
                 connection.cut(why="connection reset by peer", client_s=delay, server_s=0.0)
 
-    def paused(self, process: Process, still_is: Callable[[], bool]) -> None:
-        """A process does not run: its peers give it up if that lasts."""
+    def paused(self, process: SimulatedProcess, still_is: Callable[[], bool]) -> None:
+        """Let the peers of a paused process give it up if the pause lasts."""
         self.loop.after(self.keepalive_s(), self._give_up_paused, process, still_is)
 
-    def _give_up_paused(self, process: Process, still_is: Callable[[], bool]) -> None:
+    def _give_up_paused(self, process: SimulatedProcess, still_is: Callable[[], bool]) -> None:
         if not still_is():
             return
         for connection in list(self.connections):
@@ -334,7 +335,7 @@ class Network:
                 connection.cut(why="keepalive: no answer", client_s=wait, server_s=self.random.uniform(0.0, 2.0))
         self.loop.after(self.keepalive_s(), self._give_up_blocked, source, target, since)
 
-    def _unlisten(self, address: str, process: Process) -> None:
+    def _unlisten(self, address: str, process: SimulatedProcess) -> None:
         if self._listening.get(address, (None,))[0] is process:
             del self._listening[address]
 
@@ -345,4 +346,4 @@ def _pass(passed: asyncio.Future[None]) -> None:
 
 
 def _nothing(why: str) -> None:
-    """Nobody is there to hear it."""
+    """Do nothing: no end is connected yet."""

@@ -4,80 +4,83 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING
 
 import grpc.aio
 
-from lmerge.client import AsyncPublisher, streams
-from lmerge.client.fastforward import FastForward
+from lmerge.client import AsyncPublisher, Origin, PublisherLimits
+from lmerge.client.connection import streams
+from lmerge.client.publish.fast_forward import FastForward
 from lmerge.core.batch import Batch
 from lmerge.core.elements import NEG_INF, Element, Insert, Stable
-from lmerge.core.inputs import ACTIVE
+from lmerge.core.inputs import InputRole
 from lmerge.errors import LmergeError, StaleIncarnation
 from lmerge.testing.generate import joining, ordered, present
 from lmerge.testing.sim.calls import Channel
-from lmerge.testing.sim.machines import MERGE, Machine
-from lmerge.testing.sim.processes import PAUSED, RUNNING, Process
+from lmerge.testing.sim.machines import MERGE, SimulatedMachine
+from lmerge.testing.sim.processes import ProcessState, SimulatedProcess
 from lmerge.testing.sim.scenario import PROMISES
+from lmerge.testing.sim.world import SimulatedWorld
 from lmerge.wire.frames import PYTHON_FRAMES
 from lmerge.wire.generated import lmerge_pb2 as pb
-
-if TYPE_CHECKING:
-    from lmerge.testing.sim.world import World
 
 Key = tuple[int, bytes]
 
 
-class ReplicaMachine(Machine):
-    """One replica. It stays when it has said everything, as a query does that waits for more."""
+class ReplicaMachine(SimulatedMachine):
+    """One replica. It stays when it has published everything, like a query that waits for more."""
 
-    def __init__(self, world: World, replica: str, role: str = ACTIVE) -> None:
+    def __init__(self, world: SimulatedWorld, replica: str, role: str = InputRole.ACTIVE) -> None:
         self.replica = replica
         self.role = role
         self.publisher: AsyncPublisher | None = None
         self._newest = 0  # the largest incarnation of any life
         self._was_refused = False
-        self._left: list[Process] = []
+        self._left: list[SimulatedProcess] = []
         super().__init__(world, replica)
 
     def replace(self, old_for_s: float) -> None:
-        """The machine is taken for dead, and another starts the replica; the old process goes on after a while."""
+        """Start the replica on another machine while the old process is paused; that process goes on after a while."""
         zombie = self.process
-        if zombie.state != RUNNING or not self.lives:
+        if zombie.state is not ProcessState.RUNNING or not self.lives:
             return
         world = self.world
-        world.trace.say(zombie, "is stopped and replaced")
+        world.trace.note(zombie, "is stopped and replaced")
         zombie.pause()
-        world.network.paused(zombie, lambda: zombie.state == PAUSED)
+        world.network.paused(zombie, lambda: zombie.state is ProcessState.PAUSED)
         world.loop.after(old_for_s, self._wake_zombie, zombie)
         world.loop.after(self.random.uniform(0.05, 1.0), self.start)
 
     def leave(self, back_after_s: float) -> None:
-        """The replica leaves in good order, and comes back after a while."""
-        if self.publisher is not None and self.process.state == RUNNING:
+        """Let the replica leave in good order, and come back after a while."""
+        if self.publisher is not None and self.process.state is ProcessState.RUNNING:
             self.process.spawn(self._leave(self.process, self.publisher, back_after_s), "leaves")
 
     @property
     def is_first(self) -> bool:
-        """One replica always begins at the beginning: somebody has to know all that is not frozen yet."""
+        """Whether this replica always begins at the beginning: one must have all that is not frozen yet."""
         return self.replica == "a"
 
-    def _wake_zombie(self, zombie: Process) -> None:
-        self.world.trace.say(zombie, "goes on, a zombie")
+    def _wake_zombie(self, zombie: SimulatedProcess) -> None:
+        self.world.trace.note(zombie, "goes on, a zombie")
         zombie.go_on()
 
-    async def _main(self, process: Process) -> None:
+    async def _main(self, process: SimulatedProcess) -> None:
         world, scenario = self.world, self.world.scenario
         stream, join_at = self._stream()
         forward = FastForward()
         publisher = AsyncPublisher(
-            world.targets, MERGE, self.replica, properties=PROMISES[scenario.case], join_at=join_at,
-            on_fast_forward=forward, incarnation=self._incarnation(), role=self.role,
-            behind_events_max=scenario.behind_events_max,
+            world.targets,
+            MERGE,
+            self.replica,
+            properties=PROMISES[scenario.case],
+            role=self.role,
+            origin=Origin(join_at, self._incarnation()),
+            on_fast_forward=forward,
+            limits=PublisherLimits(behind_events_max=scenario.behind_events_max),
         )
         self.publisher = publisher
         if join_at is not None:
-            world.trace.say(process, f"joins at {join_at}")
+            world.trace.note(process, f"joins at {join_at}")
         publisher.start()
         lag = self.random.uniform(0.0, scenario.lag_s)
         producer = Producer(world, forward)
@@ -85,30 +88,30 @@ class ReplicaMachine(Machine):
             wait = due + lag - world.loop.time()
             if wait > 0:
                 await asyncio.sleep(wait)
-            await publisher.publish(Batch.of(producer.wanted(elements)))
+            await publisher.publish(Batch.of(producer.needed(elements)))
         await publisher.flush()
-        world.trace.say(process, f"has said everything but {producer.left_out} events")
+        world.trace.note(process, f"has published everything but {producer.left_out} events")
         await world.over.wait()
 
-    async def _leave(self, process: Process, publisher: AsyncPublisher, back_after_s: float) -> None:
-        self.world.trace.say(process, "leaves")
+    async def _leave(self, process: SimulatedProcess, publisher: AsyncPublisher, back_after_s: float) -> None:
+        self.world.trace.note(process, "leaves")
         self._left.append(process)
         try:
             await publisher.close()
         except LmergeError as error:
-            self.world.trace.say(process, f"could not leave: {error}")
+            self.world.trace.note(process, f"could not leave: {error}")
         process.kill()
         self.world.network.killed(process, silently=False)
         if process is self.process:
             self.world.loop.after(back_after_s, self.start_again)
 
     def _incarnation(self) -> int | None:
-        """None: the wall clock says. Where that was wrong and a life was refused, the operator says a newer one."""
+        """Return the incarnation; None: the wall clock's. After a refused life the operator sets a newer one."""
         if self.publisher is not None:
             self._newest = max(self._newest, self.publisher.incarnation)
         return self._newest + 1000 if self._was_refused else None
 
-    def _ended(self, process: Process, error: LmergeError) -> None:
+    def _ended(self, process: SimulatedProcess, error: LmergeError) -> None:
         super()._ended(process, error)
         if process is self.process and isinstance(error, StaleIncarnation):
             self._was_refused = True
@@ -116,7 +119,7 @@ class ReplicaMachine(Machine):
             self.world.fail(f"{process}, a zombie, ended with {type(error).__name__}: {error}")
 
     def _stream(self) -> tuple[list[Element], int | None]:
-        """A presentation of the reference, and from where on it is right."""
+        """Return a presentation of the reference, and the time from which on it is right."""
         scenario, random = self.world.scenario, self.random
         events = scenario.events
         if scenario.case in ("r0", "r1", "r2"):
@@ -129,13 +132,13 @@ class ReplicaMachine(Machine):
         return joining(stream, join_at, events), join_at
 
     def _checkpoint(self) -> int:
-        """A time from which a restarted replica goes on: somewhere around now."""
+        """Return a time around now, from which a restarted replica goes on."""
         last = self.world.scenario.events[-1].vs
         now = int(last * min(1.0, self.world.loop.time() / self.world.scenario.lasts_s))
         return self.random.randint(max(0, now - 10), now + 3)
 
     def _script(self, stream: list[Element]) -> list[tuple[float, list[Element]]]:
-        """The stream in bursts, each with the time at which its source has it."""
+        """Return the stream in bursts, each with the time at which its source has it."""
         scenario = self.world.scenario
         second = max(1, scenario.events[-1].vs) / scenario.lasts_s
         bursts: list[tuple[float, list[Element]]] = []
@@ -151,47 +154,47 @@ class ReplicaMachine(Machine):
 
 
 class Producer:
-    """Leaves out what servers do not want any more (V.D): whole events, of which nothing has been said."""
+    """Leaves out what servers do not need any more (V.D): whole events, of which nothing has been published."""
 
-    def __init__(self, world: World, forward: FastForward) -> None:
+    def __init__(self, world: SimulatedWorld, forward: FastForward) -> None:
         self.left_out = 0
         self._forward = forward
-        self._said: set[Key] = set()
+        self._published: set[Key] = set()
         self._skipped: set[Key] = set()
         self._ends: Counter[Key] = Counter()
         for event in world.scenario.events:
             key = (event.vs, event.payload)
             self._ends[key] = max(self._ends[key], event.ve)
 
-    def wanted(self, elements: list[Element]) -> list[Element]:
-        """What is left of a burst."""
-        return [element for element in elements if isinstance(element, Stable) or self._is_wanted(element)]
+    def needed(self, elements: list[Element]) -> list[Element]:
+        """Return the elements of a burst that are published."""
+        return [element for element in elements if isinstance(element, Stable) or self._is_needed(element)]
 
-    def _is_wanted(self, element: Element) -> bool:
+    def _is_needed(self, element: Element) -> bool:
         assert not isinstance(element, Stable)
         key = (element.vs, element.payload)
         if key in self._skipped:
             return False
-        if key in self._said or key not in self._ends or self._forward.wants(self._ends[key]):
-            self._said.add(key)
+        if key in self._published or key not in self._ends or self._forward.needs(self._ends[key]):
+            self._published.add(key)
             return True
         self._skipped.add(key)
         self.left_out += 1
         return False
 
 
-class BadReplica(Machine):
-    """Says a part of the truth without a client library, and then something that no stream may say."""
+class BadReplica(SimulatedMachine):
+    """Publishes a part of the reference without a client library, and then an illegal element."""
 
-    def __init__(self, world: World, number: int) -> None:
+    def __init__(self, world: SimulatedWorld, number: int) -> None:
         super().__init__(world, f"bad{number}")
 
-    async def _main(self, process: Process) -> None:
+    async def _main(self, process: SimulatedProcess) -> None:
         world, random = self.world, self.random
         stream = present(random, world.scenario.events, world.scenario.shape)
-        stream = stream[:random.randint(0, len(stream) - 1)]
+        stream = stream[: random.randint(0, len(stream) - 1)]
         stable = max((element.vc for element in stream if isinstance(element, Stable)), default=NEG_INF)
-        target = random.choice(world.servers).host
+        target = random.choice(world.server_hosts)
         async with Channel(world.network, process, target) as channel:
             call = streams.publish(channel)
             try:
@@ -206,12 +209,12 @@ class BadReplica(Machine):
             except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
                 pass
             code = await call.code()
-        world.trace.say(process, f"was refused: {code.name}")
+        world.trace.note(process, f"was refused: {code.name}")
         if code is grpc.StatusCode.OK:
-            world.fail(f"{process} broke its promise, and nobody minded")
+            world.fail(f"{process} broke its promise and was not refused")
 
     def _bad(self, stable: int) -> bytes:
-        """A message that ends the input."""
+        """Return a message that ends the input."""
         random = self.random
         nonsense = b"\x07" + random.randbytes(random.randint(1, 40))  # there is no wire type 7
         if stable == NEG_INF:

@@ -1,8 +1,8 @@
 """The server's side of gRPC in a simulation: the real sessions behind a context that behaves as grpc.aio's does.
 
-A ``ServerHost`` is a machine on which one server process runs at a time. It makes a real ``Registry`` in each process
-and serves Publish, Subscribe and DescribeMerge with the real code. As in gRPC, a handler is cancelled when its
-connection breaks, and reads may end before that.
+A ``ServerProcess`` is one life of a server. It makes a real ``Registry`` and serves Publish, Subscribe and
+DescribeMerge with the real code. As in gRPC, a handler is cancelled when its connection breaks, and reads may end
+before that.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ import grpc
 from grpc.aio import EOF, AbortError, InternalError
 
 from lmerge.errors import LmergeError
-from lmerge.service import status
-from lmerge.service.codes import code_of
-from lmerge.service.publish import PublishSession
-from lmerge.service.registry import Registry
+from lmerge.service.admin import status
+from lmerge.service.calls.publish import PublishSession
+from lmerge.service.calls.subscribe import serve_subscriber
+from lmerge.service.merge.registry import Registry
 from lmerge.service.settings import Settings
-from lmerge.service.subscribe import serve_subscriber
-from lmerge.testing.sim.network import END, Connection, Network
-from lmerge.testing.sim.processes import Process
+from lmerge.service.status_codes import code_of
+from lmerge.testing.sim.network import END, Network, SimulatedConnection
+from lmerge.testing.sim.processes import SimulatedProcess
 from lmerge.wire.generated import lmerge_pb2 as pb
 
 
 class ServerContext:
-    """``grpc.aio.ServicerContext`` for one call: bytes come, bytes or messages go."""
+    """The counterpart of ``grpc.aio.ServicerContext`` for one call: it reads bytes, and writes bytes or messages."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: SimulatedConnection) -> None:
         self._connection = connection
         self._task = asyncio.current_task()
         self._is_over = False
@@ -40,7 +40,7 @@ class ServerContext:
         return EOF if data is END else data
 
     async def request(self) -> bytes:
-        """The only message of a call with one; a handler does not begin without it."""
+        """Return the only message of a call with one; a handler does not begin without it."""
         data = await self._connection.up.read()
         if data is END:
             raise asyncio.CancelledError
@@ -75,7 +75,7 @@ class ServerContext:
             self._connection.down.end()
 
     def _gone(self, _why: str) -> None:
-        """The connection is broken: reads end, and the handler is cancelled."""
+        """End the reads and cancel the handler, because the connection is broken."""
         if not self._is_over:
             self._is_over = True
             self._connection.down.break_(drop=True)
@@ -84,9 +84,9 @@ class ServerContext:
 
 
 class ServerProcess:
-    """One life of a server. ``crashes`` holds what a merge failed with: bugs."""
+    """One life of a server. ``crashes``: the exceptions with which merges failed, which are bugs."""
 
-    def __init__(self, process: Process, network: Network, address: str, settings: Settings) -> None:
+    def __init__(self, process: SimulatedProcess, network: Network, address: str, settings: Settings) -> None:
         self.process = process
         self.address = address
         self.settings = settings
@@ -97,13 +97,13 @@ class ServerProcess:
         network.listen(address, process, self._serve)
 
     async def stop(self) -> None:
-        """As the real server after its drain: end the calls that are left, then the merges."""
+        """End the calls that are left, then the merges, as the real server does after its drain."""
         for call in self._calls:
             call.cancel()
         await asyncio.gather(*self._calls, return_exceptions=True)
         await self.registry.close()
 
-    async def _serve(self, connection: Connection) -> None:
+    async def _serve(self, connection: SimulatedConnection) -> None:
         call = asyncio.current_task()
         assert call is not None
         self._calls[call] = None
@@ -112,7 +112,7 @@ class ServerProcess:
         finally:
             self._calls.pop(call, None)
 
-    async def _answer(self, connection: Connection) -> None:
+    async def _answer(self, connection: SimulatedConnection) -> None:
         context = ServerContext(connection)
         method = connection.method.rpartition("/")[2]
         try:

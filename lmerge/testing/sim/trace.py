@@ -1,4 +1,4 @@
-"""What happened in a run, line by line, and a hash of all of it: two runs are the same if their hashes are."""
+"""The events of a run, line by line, and a hash of all of them: two runs are the same if their hashes are."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ LINES_KEPT: Final = 4000
 
 
 class Trace:
-    """``say`` notes a line; ``saw`` takes bytes into the hash only. ``echo`` hears every line. ``folder``: where
-    the run keeps files, for which ``~`` stands: its name is another each time.
+    """The lines of a run.
+
+    ``note`` adds a line; ``saw`` adds bytes to the hash only. ``echo`` receives every line. ``folder``: the run's
+    files, shown as ``~``, because the name differs from run to run.
     """
 
     def __init__(
@@ -25,8 +27,8 @@ class Trace:
         self._echo = echo
         self._hash = blake2b(digest_size=16)
 
-    def say(self, who: object, what: str) -> None:
-        """``who`` did or met ``what``, now."""
+    def note(self, who: object, what: str) -> None:
+        """Add a line with the present time: ``who`` did ``what``, or met it."""
         line = f"{self._clock():12.6f}  {who!s:<12}  {what}".replace(self._folder, "~")
         self._hash.update(line.encode())
         self.lines.append(line)
@@ -34,11 +36,11 @@ class Trace:
             self._echo(line)
 
     def saw(self, data: bytes) -> None:
-        """Bytes crossed the network, now."""
+        """Add bytes that crossed the network, with the present time, to the hash."""
         self._hash.update(b"%.9f " % self._clock())
         self._hash.update(data)
 
     @property
     def digest(self) -> str:
-        """Of everything up to now."""
+        """The hash of everything up to now."""
         return self._hash.hexdigest()

@@ -1,4 +1,4 @@
-"""What every stream of a run is measured against: the reference TDB.
+"""The reference TDB, and the check of every stream of a run against it.
 
 All replicas present one reference, so a stream that is stable at S must hold exactly the reference's events with
 ``complete_from <= Ve < S``, and of those that have begun before S and end later, every one, with any end from S on.
@@ -21,7 +21,7 @@ class Contradiction(Exception):
     """A check of the simulation has failed."""
 
 
-class Reference:
+class ReferenceEvents:
     """The events that every replica presents."""
 
     def __init__(self, events: Sequence[Event]) -> None:
@@ -30,18 +30,20 @@ class Reference:
         self._ends = [event.ve for event in self._by_end]
 
     def ending(self, start: int, end: int) -> list[Event]:
-        """Events with ``start <= Ve < end``."""
-        return self._by_end[bisect_left(self._ends, start):bisect_left(self._ends, end)]
+        """Return the events with ``start <= Ve < end``."""
+        return self._by_end[bisect_left(self._ends, start) : bisect_left(self._ends, end)]
 
     def open_at(self, stable_point: int) -> Counter[tuple[int, bytes]]:
-        """(Vs, payload) of the events that are half frozen there."""
-        later = self._by_end[bisect_left(self._ends, stable_point):]
+        """Return (Vs, payload) of the events that are half frozen at ``stable_point``."""
+        later = self._by_end[bisect_left(self._ends, stable_point) :]
         return Counter((event.vs, event.payload) for event in later if event.vs < stable_point)
 
 
 class Doubt:
-    """What the policy promises nothing of: events that begin below a stable by which something was decided while the
-    doubt was in force. All streams of a run share one.
+    """The events for which the policy promises nothing.
+
+    They begin below a stable by which something was decided while the doubt was in force. All streams of a run share
+    one.
 
     A stable that is emitted decides. Under final-only a merge decides at a stable of an input and emits later, perhaps
     when the doubt is over:
@@ -52,24 +54,24 @@ class Doubt:
     """
 
     def __init__(self, is_in_force: Callable[[], bool] = lambda: False) -> None:
-        self.ends_at = NEG_INF  # the first Vs of which something is known
+        self.ends_at = NEG_INF  # events from this Vs on are checked
         self._is_in_force = is_in_force
 
     def decided(self, stable_point: int) -> None:
-        """A stream has emitted this stable, or a merge has followed it that emits later."""
+        """Note that a stream has emitted this stable, or that a merge which emits later has followed it."""
         if self._is_in_force() and stable_point != INF:
             self.ends_at = max(self.ends_at, stable_point)
 
 
-class Told(Tdb):
-    """A Tdb that keeps frozen events and can say which are new."""
+class TrackedTdb(Tdb):
+    """A Tdb that keeps frozen events and returns those that are new."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self._remembered: list[Event] = []
 
     def newly_frozen(self) -> list[Event]:
-        """Those since the last call."""
+        """Return the events that were frozen since the last call."""
         frozen = self.take_frozen()
         self._remembered += frozen
         return frozen
@@ -79,22 +81,21 @@ class Told(Tdb):
 
 
 class Checked:
-    """One stream, checked at each of its stables. ``doubtful``: stretches [start, end) of Ve of which nothing is known.
+    """One stream, checked at each of its stables. ``doubtful``: stretches [start, end) of Ve that are not checked.
 
-    ``complete_from``: the stream is right for events with ``Ve >= complete_from``. ``doubt``: what nothing is
-    promised of.
+    ``complete_from``: the stream is right for events with ``Ve >= complete_from``. ``doubt``: the events for which
+    nothing is promised.
     """
 
     def __init__(
-        self, name: str, reference: Reference, complete_from: int = NEG_INF,
-        doubt: Doubt | None = None,
+        self, name: str, reference: ReferenceEvents, complete_from: int = NEG_INF, doubt: Doubt | None = None
     ) -> None:
         self.name = name
         self.reference = reference
         self.complete_from = complete_from
         self.doubtful: list[tuple[int, int]] = []
         self._doubt = doubt or Doubt()
-        self.tdb = Told(name)
+        self.tdb = TrackedTdb(name)
         self.elements = 0
         self._checked_to = complete_from
 
@@ -104,11 +105,11 @@ class Checked:
 
     @property
     def is_complete(self) -> bool:
-        """Everything was said."""
+        """Whether everything was delivered."""
         return self.tdb.stable_point == INF
 
     def take(self, batch: AnyBatch) -> None:
-        """The stream says a batch. Raises InputViolation if it may not, Contradiction if it is wrong."""
+        """Take a batch of the stream. Raises InputViolation if it is illegal, Contradiction if it is wrong."""
         has_stable = False
         for row in batch.rows():
             self.tdb.apply_row(row)
@@ -121,44 +122,45 @@ class Checked:
             self._check_open()
 
     def begin_from(self, complete_from: int) -> None:
-        """From here on the stream is right for events with ``Ve >= complete_from`` only."""
+        """Check from here on only events with ``Ve >= complete_from``."""
         self.complete_from = max(self.complete_from, complete_from)
         self._checked_to = max(self._checked_to, complete_from)
 
     def goes_on_at(self, stable_point: int) -> None:
-        """What ended before was said, and is not looked at here."""
+        """Skip the check of what ended before: it was delivered before."""
         self._checked_to = max(self._checked_to, stable_point)
 
     def copied(self) -> Checked:
-        """What a reader writes down."""
+        """Return a copy, such as a reader stores."""
         return deepcopy(self, {id(self.reference): self.reference, id(self._doubt): self._doubt})
 
     def doubt(self, start: int, end: int) -> None:
-        """The stream may be wrong about events that end in ``[start, end)``."""
+        """Skip the check of events that end in ``[start, end)``."""
         self.doubtful.append((start, end))
 
     def _check_frozen(self) -> None:
         stable = self.tdb.stable_point
-        said = Counter(e for e in self.tdb.newly_frozen() if self._is_certain(e))
+        found = Counter(e for e in self.tdb.newly_frozen() if self._is_certain(e))
         due = Counter(e for e in self.reference.ending(self._checked_to, stable) if self._is_certain(e))
         self._checked_to = max(self._checked_to, stable)
-        if said != due:
-            lost, extra = sorted((due - said).elements()), sorted((said - due).elements())
+        if found != due:
+            lost, extra = sorted((due - found).elements()), sorted((found - due).elements())
             raise Contradiction(f"{self.name} is stable at {stable}: lost {_list(lost)}; wrong {_list(extra)}")
 
     def _check_open(self) -> None:
         stable = self.tdb.stable_point
         if stable < max([self.complete_from, *(end for _, end in self.doubtful)]):
             return
-        said = Counter((e.vs, e.payload) for e in self.tdb.live_events() if self._doubt.ends_at <= e.vs < stable)
+        found = Counter((e.vs, e.payload) for e in self.tdb.live_events() if self._doubt.ends_at <= e.vs < stable)
         due = Counter({key: n for key, n in self.reference.open_at(stable).items() if key[0] >= self._doubt.ends_at})
-        if said != due:
-            lost, extra = sorted((due - said).elements()), sorted((said - due).elements())
+        if found != due:
+            lost, extra = sorted((due - found).elements()), sorted((found - due).elements())
             raise Contradiction(f"{self.name} is stable at {stable}: of what goes on it lacks {lost} and has {extra}")
 
     def _is_certain(self, event: Event) -> bool:
         return (
-            event.ve >= self.complete_from and event.vs >= self._doubt.ends_at
+            event.ve >= self.complete_from
+            and event.vs >= self._doubt.ends_at
             and not any(start <= event.ve < end for start, end in self.doubtful)
         )
 

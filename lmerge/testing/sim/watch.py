@@ -1,8 +1,8 @@
-"""A merge that is watched: every call of the server's hub is checked against what the inputs have said.
+"""A watched merge: every call of the server's hub is checked against what the inputs have published.
 
-``WatchedSettings`` makes the merges of a simulated server. What is checked there: the output against the reference (see
+``WatchedSettings`` makes the merges of a simulated server. The checks: the output against the reference (see
 ``verdict``), C1-C3 now and then, the chattiness bound, that nothing of an old incarnation is merged, and that the
-redundancy which is reported counts no input that is joining or only observed.
+reported redundancy counts no input that is joining or only observed.
 """
 
 from __future__ import annotations
@@ -14,45 +14,46 @@ from typing import Any
 
 from lmerge.core.batch import AnyBatch
 from lmerge.core.compatible import InputPrefix, incompatibilities
+from lmerge.core.detaching import DetachCause
 from lmerge.core.elements import NEG_INF
-from lmerge.core.inputs import ACTIVE
+from lmerge.core.inputs import InputRole
 from lmerge.core.merge import Counts, Merge, Outcome
 from lmerge.core.policy import LAZY, Show
 from lmerge.core.tdb import Tdb
-from lmerge.service.hub import Hub
+from lmerge.service.merge.hub import Hub
 from lmerge.service.settings import Settings
-from lmerge.testing.sim.verdict import Checked, Contradiction, Doubt, Reference
+from lmerge.testing.sim.verdict import Checked, Contradiction, Doubt, ReferenceEvents
 
-# C1-C3 look at everything that was ever said, so only some calls are followed by them.
+# C1-C3 compare everything that was ever published, so only some calls are followed by them.
 COMPATIBLE_CHANCE = 0.02
 
 
 @dataclass
-class Watch:
-    """What is known beforehand, and what was found."""
+class MergeWatch:
+    """The settings of the checks, and the problems that were found."""
 
-    reference: Reference
+    reference: ReferenceEvents
     random: Random
     name: str = ""
-    has_spurious: bool = False  # inputs say events that never were
-    all_say_all: bool = True  # no input leaves anything out
+    has_spurious: bool = False  # inputs publish events that they remove again
+    inputs_are_complete: bool = True  # no input leaves anything out
     hub: Callable[[], Hub | None] = lambda: None
     doubt: Doubt | None = None
     problems: list[str] = field(default_factory=list)
     compatible_checks: int = 0
 
     def found(self, problem: str) -> None:
-        """A check has failed."""
+        """Record a check that has failed."""
         self.problems.append(f"{self.name}: {problem}")
 
 
 class WatchedMerge(Merge):
-    """``Merge``, looked at. A problem goes to the watch; the merge itself is not disturbed."""
+    """A ``Merge`` that is checked. A problem goes to the watch; the merge itself is not disturbed."""
 
-    watch: Watch
+    watch: MergeWatch
 
-    def begin(self, watch: Watch, live: AnyBatch | None = None) -> None:
-        """Watch from here on. ``live``: what the merge has said before a restart, as its live events."""
+    def begin(self, watch: MergeWatch, live: AnyBatch | None = None) -> None:
+        """Watch from here on. ``live``: what the merge has emitted before a restart, as its live events."""
         self.watch = watch
         self.is_resumed = live is not None
         self.resumed_events = 0
@@ -60,11 +61,11 @@ class WatchedMerge(Merge):
         self.output = Checked(f"the output of {watch.name}", watch.reference, doubt=watch.doubt)
         self.prefixes: list[InputPrefix] = []
         self.current: dict[str, tuple[int, Tdb]] = {}
-        self.counted: set[str] = set()  # inputs that may move the output, as far as we know
+        self.counted: set[str] = set()  # inputs that may move the output
         self.join_at: dict[str, int] = {}
-        self.reached = NEG_INF  # the largest stable that one of those has said
+        self.reached = NEG_INF  # the largest stable of those inputs
         self.is_wrong = False
-        self._unchecked: list[tuple[AnyBatch, Counts, Counts]] = []  # said, with what was received and emitted by then
+        self._unchecked: list[tuple[AnyBatch, Counts, Counts]] = []  # (output, received, emitted)
         if live is not None:
             self.resumed_events = live.count
             self.emitted_before = self.emitted
@@ -80,15 +81,15 @@ class WatchedMerge(Merge):
         self.current[name] = (status.incarnation, tdb)
         self.counted.discard(name)
         self.join_at[name] = NEG_INF if join_at is None else join_at
-        if options.get("role", ACTIVE) == ACTIVE:
+        if options.get("role", InputRole.ACTIVE) == InputRole.ACTIVE:
             self.prefixes.append(InputPrefix(name, tdb, self.join_at[name]))
             if self.join_at[name] <= max(self.reached, self.stable_point):
                 self.counted.add(name)
         self._follow(outcome)
         return outcome
 
-    def detach(self, name: str, reason: str = "left") -> Outcome:
-        outcome = super().detach(name, reason)
+    def detach(self, name: str, reason: str = "left", cause: DetachCause = DetachCause.LEFT) -> Outcome:
+        outcome = super().detach(name, reason, cause)
         self._follow(outcome)
         return outcome
 
@@ -99,22 +100,22 @@ class WatchedMerge(Merge):
         return outcome
 
     def apply(self, name: str, batch: AnyBatch, incarnation: int | None = None) -> Outcome:
-        known = self.current.get(name)
+        attached = self.current.get(name)
         outcome = super().apply(name, batch, incarnation)
-        if known is not None and not outcome.refused:
-            if incarnation is not None and incarnation != known[0]:
-                self.watch.found(f"elements of {name} {incarnation} were merged, but {known[0]} is attached")
+        if attached is not None and not outcome.refused:
+            if incarnation is not None and incarnation != attached[0]:
+                self.watch.found(f"elements of {name} {incarnation} were merged, but {attached[0]} is attached")
             broken = next((d for d in outcome.detached if d.input == name), None)
-            told = batch.count if broken is None or broken.violation is None else broken.violation.index
-            for _, row in zip(range(told), batch.rows()):
-                known[1].apply_row(row)
+            accepted = batch.count if broken is None or broken.violation is None else broken.violation.index
+            for _, row in zip(range(accepted), batch.rows()):
+                attached[1].apply_row(row)
         elif outcome.batch.count:
             self.watch.found(f"refused elements of {name} changed the output")
         self._follow(outcome)
         return outcome
 
     def _follow(self, outcome: Outcome) -> None:
-        # Of one that has broken its promise too: what it said in the same batch before counts.
+        # An input that has broken its promise counts too: its earlier elements in the same batch were merged.
         self.reached = max([self.reached, *(self.current[name][1].stable_point for name in self.counted)])
         for gone in outcome.detached:
             if self.current.get(gone.input, (gone.incarnation,))[0] == gone.incarnation:
@@ -132,21 +133,23 @@ class WatchedMerge(Merge):
         self._unchecked.append((outcome.batch, self.received, self.emitted))
 
     def _note_decided(self) -> None:
-        """Final-only emits after it has decided: the stables of inputs, not those of the output, bound the doubt."""
+        """Note the stables by which final-only has decided: those of inputs, because it emits after it has decided."""
         if self.policy.show is Show.FINAL and self.watch.doubt is not None:
             for name in self.counted:
                 self.watch.doubt.decided(self.current[name][1].stable_point)
 
     def check_output(self) -> None:
-        """Up to the last call but one: after the last the hub may still say from where on its output is right. So may
-        one that goes on after a restart, of what it has found.
+        """Check the output up to the last call but one.
+
+        After the last call the hub may still declare from where on its output is right; so may a hub that goes on after
+        a restart, once it has read its store.
         """
         unchecked, self._unchecked = self._unchecked, []
         if self.is_wrong:
             return
         hub = self.watch.hub()
         if hub is not None:
-            self.output.begin_from(hub.complete_from)
+            self.output.begin_from(hub.state.complete_from)
         try:
             for batch, received, emitted in unchecked:
                 self.output.take(batch)
@@ -160,8 +163,8 @@ class WatchedMerge(Merge):
         if self.policy == LAZY and not self._is_calm(received, emitted):
             raise Contradiction(f"law 8: {emitted} came out of {received}")
         self._check_redundancy()
-        can_be_compared = self.watch.all_say_all and self.output.complete_from == NEG_INF and not self.is_resumed
-        if can_be_compared and self.watch.random.random() < COMPATIBLE_CHANCE:
+        is_comparable = self.watch.inputs_are_complete and self.output.complete_from == NEG_INF and not self.is_resumed
+        if is_comparable and self.watch.random.random() < COMPATIBLE_CHANCE:
             self.watch.compatible_checks += 1
             multiset = self.algorithm in ("r1", "r4")
             problems = incompatibilities(self.output.tdb, self.prefixes, multiset=multiset)
@@ -169,26 +172,30 @@ class WatchedMerge(Merge):
                 raise Contradiction("; ".join(problems[:3]))
 
     def _check_redundancy(self) -> None:
-        """No input counts that is joining, skipping, leaving or only observed."""
+        """Check that no input counts that is joining, skipping, leaving or only observed."""
         hub = self.watch.hub()
         if hub is None:
             return
         skipping = {
-            status.name for status, life in hub.lives
+            status.name
+            for status, life in hub.state.lives
             if life.leaving or (life.skipped_until is not None and status.stable_point < life.skipped_until)
         }
         counted = sorted(self.counted - skipping)
-        if hub.survives_losses > max(0, len(counted) - 1):
-            raise Contradiction(f"survives {hub.survives_losses} losses, but only {counted} count")
+        if hub.state.survives_losses > max(0, len(counted) - 1):
+            raise Contradiction(f"survives {hub.state.survives_losses} losses, but only {counted} count")
 
     def _is_calm(self, received: Counts, emitted: Counts) -> bool:
-        """Law 8. An event that never was can be taken back by the output before the input that said it does so; so can
-        one of which an input that begins later knows nothing.
+        """Return whether law 8 holds.
+
+        The output can remove an event that does not exist before the input that published it does so. It can also
+        remove one that an input which begins later does not have.
         """
         can_be_more = self.watch.has_spurious or self.output.complete_from > NEG_INF
         taken_back = (received.inserts if can_be_more else 0) + self.resumed_events
         return (
-            emitted.inserts <= received.inserts and emitted.stables <= received.stables
+            emitted.inserts <= received.inserts
+            and emitted.stables <= received.stables
             and emitted.inserts + emitted.adjusts <= received.inserts + received.adjusts + taken_back
         )
 
@@ -197,13 +204,10 @@ class WatchedMerge(Merge):
 class WatchedSettings(Settings):
     """Settings whose merges are watched."""
 
-    watch: Watch | None = None
+    watch: MergeWatch | None = None
 
     def new_merge(self) -> Merge:
-        merge = WatchedMerge(
-            self.algorithm, self.output_policy, self.closing, allow_downgrade=self.allow_downgrade, engine=self.engine,
-            shards=self.shards,
-        )
+        merge = WatchedMerge(self.merge_config)
         assert self.watch is not None
         merge.begin(self.watch)
         return merge

@@ -2,51 +2,59 @@
 
 What the policies promise (docs/divergence.md), with three right replicas in the merge all the time:
 
-- majority and hold: the stable output is right throughout. Hold waits until the wrong one has gone.
+- majority and hold: the stable output is right throughout. Hold waits until the wrong replica has gone.
 - quarantine and alarm: events are right that begin at or after the last stable which the merge followed while the
-  wrong one was there (see ``Doubt``).
+  wrong replica was there (see ``Doubt``).
 - with a bound of the lead, a stable far ahead does no harm under these either.
-- all of them: where a server has acked what completes an interval in which the wrong one and the right ones differ, the
-  difference is reported; quarantine and majority put the wrong one out.
+- all of them: once a server has acked what completes an interval in which the wrong replica differs from the right
+  ones, the difference is reported; quarantine and majority detach the wrong replica.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 from lmerge.client import AsyncPublisher
+from lmerge.client.publish.link import PublisherLink
 from lmerge.core.batch import Batch
-from lmerge.core.digests import completed_at, interval_of
+from lmerge.core.divergence.digests import completed_at, interval_of
 from lmerge.core.elements import INF, NEG_INF, Element, Event, Stable
 from lmerge.errors import LmergeError, PermissionDenied
 from lmerge.loopback import host_of
+from lmerge.service.merge.hub import Hub
 from lmerge.testing.generate import present
-from lmerge.testing.sim.machines import MERGE, Machine
-from lmerge.testing.sim.processes import Process
+from lmerge.testing.sim.machines import MERGE, ServerMachine, SimulatedMachine
+from lmerge.testing.sim.processes import SimulatedProcess
+from lmerge.testing.sim.replicas import ReplicaMachine
 from lmerge.testing.sim.scenario import PROMISES
-from lmerge.testing.sim.verdict import Told
-
-if TYPE_CHECKING:
-    from lmerge.client.link import Link
-    from lmerge.service.hub import Hub
-    from lmerge.testing.sim.machines import ServerMachine
-    from lmerge.testing.sim.world import World
+from lmerge.testing.sim.verdict import TrackedTdb
+from lmerge.testing.sim.world import SimulatedWorld
 
 FAR: Final = 10**12
-# What it has caused is emitted, written and read within this time.
+# The output that it has caused is emitted, written and read within this time.
 PASSED_S: Final = 20.0
-# A server's accept waits for its disk; slower ones than this are left out.
+# A server's accept waits for its disk; slower servers than this are left out.
 ARRIVED_S: Final = 10.0
-# The policies that put an input out which differs from the others.
+# The policies that detach an input which differs from the others.
 EXPELLING: Final = ("quarantine", "majority")
 
 
-class WrongReplica(Machine):
-    """``kind``: how its table differs; it leaves after ``lasts_s``."""
+class WrongReplica(SimulatedMachine):
+    """A replica whose table is wrong. ``kind``: how it differs; it leaves after ``lasts_s``."""
 
-    def __init__(self, world: World, kind: str, lasts_s: float) -> None:
+    def __init__(
+        self,
+        world: SimulatedWorld,
+        servers: Sequence[ServerMachine],
+        replicas: Sequence[ReplicaMachine],
+        kind: str,
+        lasts_s: float,
+    ) -> None:
+        self._servers = servers
+        self._replicas = replicas
         self.kind = kind
         self.lasts_s = lasts_s
         self._came_s: float | None = None
@@ -56,15 +64,15 @@ class WrongReplica(Machine):
 
     @property
     def may_lead(self) -> bool:
-        """Whether what is emitted now may follow it."""
+        """Whether what is emitted now may follow this replica."""
         gone_s = float("inf") if self._gone_s is None else self._gone_s + PASSED_S
         return self._came_s is not None and self.world.loop.time() < gone_s
 
-    async def _main(self, process: Process) -> None:
+    async def _main(self, process: SimulatedProcess) -> None:
         world, scenario = self.world, self.world.scenario
         publisher = AsyncPublisher(world.targets, MERGE, self.host, properties=PROMISES[scenario.case])
         self._came_s = world.loop.time()
-        world.trace.say(process, f"{self.kind}: begins")
+        world.trace.note(process, f"{self.kind}: begins")
         publisher.start()
         self._elements = self._stream()
         work = asyncio.ensure_future(self._publish(publisher))
@@ -78,7 +86,7 @@ class WrongReplica(Machine):
             work.cancel()
             await asyncio.wait_for(publisher.close(), 10.0)
         except (LmergeError, asyncio.TimeoutError) as error:
-            world.trace.say(process, f"{self.kind}: {type(error).__name__}: {error}")
+            world.trace.note(process, f"{self.kind}: {type(error).__name__}: {error}")
             if isinstance(error, PermissionDenied) and scenario.divergence not in EXPELLING:
                 world.fail(f"{process} was put out under {scenario.divergence}")
         process.kill()
@@ -87,7 +95,7 @@ class WrongReplica(Machine):
 
     async def _publish(self, publisher: AsyncPublisher) -> None:
         for begin in range(0, len(self._elements), 5):
-            await publisher.publish(Batch.of(self._elements[begin:begin + 5]))
+            await publisher.publish(Batch.of(self._elements[begin : begin + 5]))
             await asyncio.sleep(self.random.uniform(0.0, 0.2))
         await publisher.flush()
 
@@ -103,15 +111,16 @@ class WrongReplica(Machine):
                 del events[at]
         stream = present(random, sorted(events), scenario.shape)
         if self.kind.startswith("far-stable"):
-            # What lasts longer may not be adjusted any more, so nothing follows.
-            stream = [*stream[:random.randint(0, len(stream) - 1)], Stable(FAR)]
+            # A longer event may not be adjusted any more, so nothing follows.
+            stream = [*stream[: random.randint(0, len(stream) - 1)], Stable(FAR)]
         return [element for element in stream if element != Stable(INF)]
 
-    # What the policy has done, while everything that is wrong has been merged and the publisher is still there.
+    # The check of what the policy has done, while all wrong elements are merged and the publisher is still there.
 
     async def _arrived(self, publisher: AsyncPublisher) -> None:
-        """Wait until every server has acked the whole stream, ``ARRIVED_S`` at most. A flush waits only for those that
-        have accepted the input by then.
+        """Wait until every server has acked the whole stream, ``ARRIVED_S`` at most.
+
+        A flush waits only for the servers that have accepted the input by then.
         """
         end_s = self.world.loop.time() + ARRIVED_S
         await publisher.flush()
@@ -120,34 +129,35 @@ class WrongReplica(Machine):
             await publisher.flush()
 
     def _look_at_servers(self, publisher: AsyncPublisher) -> None:
-        """Judge each server by what publishers know to be merged there, not by what it has compared: one that compares
-        nothing must be found.
+        """Check each server by what publishers have seen acked there, not by what the server has compared.
+
+        A server that compares nothing must be found.
         """
         differing = self._differing()
-        for server in self.world.servers:
+        for server in self._servers:
             hub = server.hub
-            if hub is None or hub.attached(self.host) is None:
+            if hub is None or hub.inputs.get(self.host) is None:
                 continue
-            publishers = (publisher, *(replica.publisher for replica in self.world.replicas))
+            publishers = (publisher, *(replica.publisher for replica in self._replicas))
             completed = min(_completed(one, server.host, self._interval) for one in publishers)
             due = [index for index in differing if index < completed]
             if due:
                 self._judge(server, hub, due)
 
     def _judge(self, server: ServerMachine, hub: Hub, due: list[int]) -> None:
-        """The right replicas have completed the intervals ``due``, in which the wrong one differs from them."""
-        self.world.trace.say(self.process, f"{self.kind}: differs at {server.process} in {len(due)} intervals")
-        if hub.certifier.divergences < len(due):
+        """Check one server. The right replicas have completed the intervals ``due``, in which the wrong one differs."""
+        self.world.trace.note(self.process, f"{self.kind}: differs at {server.process} in {len(due)} intervals")
+        reported = hub.state.certifier.divergences
+        if reported < len(due):
             self.world.fail(
-                f"{server.process} reports {hub.certifier.divergences} intervals in which {self.process} differs; it "
-                f"does in {due}"
+                f"{server.process} reports {reported} intervals in which {self.process} differs; it does in {due}"
             )
         if self.world.scenario.divergence in EXPELLING:
             self.world.fail(f"{self.process} is still at {server.process}, though it differs from the others in {due}")
 
     def _differing(self) -> list[int]:
-        """The intervals that the wrong stream has completed, and in which it has other events than the right ones."""
-        wrong = Told(self.host)
+        """Return the intervals that the wrong stream has completed and in which its events are not the right ones."""
+        wrong = TrackedTdb(self.host)
         for row in Batch.of(self._elements).rows():
             wrong.apply_row(row)
         wrong.newly_frozen()
@@ -161,13 +171,13 @@ class WrongReplica(Machine):
         return self.world.scenario.certify_interval
 
 
-def _is_acked(publisher: AsyncPublisher, link: Link) -> bool:
-    """Whether the server has merged everything that was published."""
-    return link.is_connected and link.lane.acked >= publisher.outbox.said
+def _is_acked(publisher: AsyncPublisher, link: PublisherLink) -> bool:
+    """Return whether the server has merged everything that was published."""
+    return link.is_connected and link.lane.acked >= publisher.outbox.published
 
 
 def _completed(publisher: AsyncPublisher | None, host: str, interval: int) -> int:
-    """The first interval that a replica has not completed at ``host``, as its acks show it."""
+    """Return the first interval that a replica has not completed at ``host``, according to its acks."""
     if publisher is not None:
         for link in publisher.links:
             if host_of(link.target) == host and _is_acked(publisher, link):

@@ -22,21 +22,21 @@ PUBLISH, stages
       | <------------------------ status OK ----- |    everything received before has been merged
 
   * The publisher keeps its live events: those that are not fully frozen both at its own stable point and at the
-    merge's, which every ack repeats. To reconnect it attaches a newer incarnation with join_at = the last stable point that
-    it heard, inserts its live events again, and goes on. It needs no log.
-  * An ack names the last sequence that has been merged. It says nothing about subscribers.
+    merge's, which every ack repeats. To reconnect it attaches a newer incarnation with join_at = the last stable point
+    that it received, inserts its live events again, and goes on. It needs no log.
+  * An ack names the last sequence that has been merged. It does not concern subscribers.
   * `detached` is the server's last message: the input broke a promise. It names the element. Nothing of that
     element or after it was merged; everything before it was.
-  * A publisher must read: acks and fast_forward are small, and a publisher that never reads is not
-    disconnected, but it will keep more live events than it needs.
-  * `fast_forward(t)` is advice (section V.D of the paper): nothing that ends before t is of interest here. A publisher that follows it
-    says `skip(t)` before it leaves anything out. Until its own stable point has reached t the input does not count as redundant. A
-    publisher that feeds several servers must not skip what any of them still wants.
-  * `change_role` asks the publisher to attach again, as a newer incarnation in the given role: how an observed
-    input is promoted.
+  * A publisher must read: acks and fast_forward are small. A publisher that never reads is not disconnected, but it
+    keeps more live events than it needs.
+  * `fast_forward(t)` is advice (section V.D of the paper): this server needs no event that ends before t. A publisher
+    that follows it sends `skip(t)` before it leaves anything out. Until its own stable point has reached t the input
+    does not count as redundant. A publisher that feeds several servers must not skip what one of them still needs.
+  * `change_role` asks the publisher to attach again, as a newer incarnation in the given role: so an observed input is
+    promoted.
   * When the server is slow, HTTP/2 flow control holds the publisher. There is no other limit on batches in flight.
 
-STAGE, stages: how the workers of a replica bring their elements to the server without its publisher between
+STAGE, stages: how the workers of a replica bring their elements to the server directly
 
     worker of a replica                         server
       | -- open {part, batches} ----------------> |    exactly one, first; a part is (merge, replica, query, batch,
@@ -49,23 +49,23 @@ STAGE, stages: how the workers of a replica bring their elements to the server w
       | -- commit {query, batch, parts} --------> |    instead of batches with those elements
       | <------------------------------- ack ---- |    one, of the commit's sequence
 
-  * The initial metadata that means "go on" has `lmerge-takes: batches`.
-  * A STAGED part is checked and waits. Nothing of it is seen by anybody. It is a shorter way for the bytes and nothing
-    else: a publisher must be able to say the elements itself.
+  * `lmerge-takes: batches` in the initial metadata means "go on".
+  * A STAGED part is checked and waits. No subscriber and no merge sees any of it. Staging only shortens the way of the
+    bytes: a publisher must be able to send the elements itself.
   * A worker may stage what its replica may publish: the same credentials, the same name. It may do so before the replica
     has attached and before there is a merge; staging makes none. A part that comes again replaces the one before.
   * `commit` has its place among the publisher's batches and counts in their sequence. It means: the elements of
     the parts, in the order in which the commit lists them, then stable(t) if it has a `stable`. They are merged, and
     may break promises, like those of a batch; `index` in `detached` counts through all of them. A commit takes all of its
     parts or none.
-  * If a part is not there, or the parts do not hold what the commit says they do: UNAVAILABLE. The publisher attaches
+  * If a part is not there, or the parts do not hold what the commit declares: UNAVAILABLE. The publisher attaches
     again with its live events, as after any loss of its connection, and nothing is lost.
   * Staged parts are in memory. They are dropped when they have been committed; when another attempt or a later batch
     of the query is committed; when a batch of the query is staged that is at least two later; when the replica stages
-    or commits for another query; the oldest first when there is no room; when nobody has used their query for some
+    or commits for another query; the oldest first when there is no room; when their query was not used for some
     minutes; when the server ends.
-  * A worker must expect any error and go on: a part that is not staged is said by the publisher. Where a payload is
-    above its limit, and the publisher could not say it either, the trailing metadata `lmerge-limit` is `payload`.
+  * A worker must expect any error and go on: the publisher sends a part that is not staged. Where a payload is above
+    its limit, so that the publisher could not send it either, the trailing metadata `lmerge-limit` is `payload`.
 
 SUBSCRIBE, stages
 
@@ -77,28 +77,28 @@ SUBSCRIBE, stages
       | <------------------------ batch ... ----- |    deltas: all elements that the merge emits from here on
       | <------------------------ progress ------ |    when nothing was sent for a while: still alive, stable point
 
-  * A RESUME TOKEN is logical time: `MERGE@T` says that the reader knows every event with Ve < T. It is valid at any
-    server of the merge, whichever wrote it. The answer is a snapshot that holds every event with Ve >= T, frozen
-    ones among them (in place of the live events as of now), then deltas as always. Where T is older than what the server
+  * A RESUME TOKEN is logical time: `MERGE@T` means that the reader has every event with Ve < T for good. It is valid at
+    any server of the merge, whichever wrote it. The answer is a snapshot that holds every event with Ve >= T, frozen
+    ones among them (in place of the present live events), then deltas as always. Where T is older than what the server
     retains: OUT_OF_RANGE, with the retained range, or, if the request allows it, a snapshot that begins later.
   * An administrator can RESET a merge: it begins a new EPOCH, empty. Its number is in snapshot_begin, and in tokens as
     `MERGE@EPOCH/T`; without one it is 0, as before the first reset. Subscriptions of the epoch that has ended end with
-    OUT_OF_RANGE, and so does one with a token of another epoch than the merge's, whatever else the request allows: what
-    was read does not go on. The trailing metadata `lmerge-error` is `merge-reset` then. Publishers end with UNAVAILABLE and
-    attach anew. Servers know nothing of each other: all of a merge are reset, to the same epoch.
-  * When complete_from changes, because the merge could not be told everything, subscriptions end with UNAVAILABLE: the
-    next snapshot says where it is complete from.
+    OUT_OF_RANGE. So does a subscription with a token of another epoch than the merge's, whatever else the request
+    allows: what was read before cannot go on. The trailing metadata `lmerge-error` is `merge-reset` then. Publishers end
+    with UNAVAILABLE and attach again. Servers do not communicate: all of a merge are reset, to the same epoch.
+  * When complete_from changes, because no input could supply a stretch of time, subscriptions end with UNAVAILABLE. The
+    next snapshot declares where it is complete from.
   * A subscriber may read several servers at once and merge their streams, each an input that joins at its
-    complete_from: servers know nothing of each other.
+    complete_from: servers do not communicate.
   * `marks` follow the batch that they belong to, if they were asked for.
-  * A batch never tears an element. A subscriber may see the same stable point more than once.
+  * An element is never divided between batches. A subscriber may receive the same stable point more than once.
   * A subscriber that does not read is cut off with RESOURCE_EXHAUSTED when its queue is full; it can subscribe
     again and gets a fresh snapshot. It never slows another subscriber or a publisher.
 
-STATUS CODES (the message says what was attempted, what was wrong and where)
+STATUS CODES (the message names what was attempted, what was wrong and where)
 
     INVALID_ARGUMENT     a malformed batch or attach: column lengths, unknown kinds or properties, times, names, a schema
-                         that cannot be; a payload that is no row of the merge's schema; bytes that are no message of
+                         that is invalid; a payload that is no row of the merge's schema; bytes that are no message of
                          the method
     FAILED_PRECONDITION  the input broke a promise (details repeat `detached`); properties too weak
     NOT_FOUND            no such merge, or no such input
@@ -113,14 +113,14 @@ STATUS CODES (the message says what was attempted, what was wrong and where)
     PERMISSION_DENIED    the credentials do not allow this for this merge, or this replica name; or the input is quarantined
     DATA_LOSS            the merge's store is damaged and was not opened
 
-LIMITS (defaults; a server can be started with others, and says so in DescribeServer)
+LIMITS (defaults; a server can be started with others, and declares them in DescribeServer)
 
     names 200 bytes in UTF-8, printable, without blanks at their ends; incarnations up to 2^63-1
     schema 2,000 columns, 10,000 with nested ones, 1 MiB
     message 4 MiB, payload 1 MiB, 65,536 elements per batch, 64 inputs per merge, 1,024 merges
     staged parts 128 MiB of one replica and 512 MiB in all, 10 minutes without use, 30 s for a call of Stage
 
-COMPATIBILITY. Field numbers are never reused. A receiver ignores fields that it does not know.
+COMPATIBILITY. Field numbers are never reused. A receiver ignores unknown fields.
 """
 
 from collections import abc as _abc

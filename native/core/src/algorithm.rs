@@ -1,4 +1,5 @@
-//! What the algorithms share: checking promises, and when a stable point moves the output. `lmerge/core/algorithm.py`.
+//! The part that all algorithms share: they check promises, and move the output's stable point.
+//! See `lmerge/core/algorithm.py`.
 
 use crate::columns::{Columns, Indices, View};
 use crate::element::{ADJUST, INF, INSERT, NEG_INF};
@@ -7,7 +8,7 @@ use crate::policy::{Closing, Policy};
 use crate::store::Live;
 use crate::violation::{Code, Violation};
 
-/// A broken promise, boxed: the good path returns nothing.
+/// A broken promise, boxed so that the good path returns no large value.
 pub type Checked = Result<(), Box<Violation>>;
 
 /// The state around the running algorithm.
@@ -20,7 +21,7 @@ pub struct Shell {
     pub max_stable: i64,
     /// The last stable in the output; below `max_stable` only under final-only.
     pub announced: i64,
-    /// The largest join_at of an input that was let in before: the merge is right for ends at or above this.
+    /// The largest join_at of an input that was admitted before it: the merge is right for ends at or above this.
     pub right_from: i64,
     /// Slots that have joined since the last `take`.
     pub joined: Vec<usize>,
@@ -67,7 +68,7 @@ impl Shell {
         self.changes += 1;
     }
 
-    /// Say stable(t) if it is news.
+    /// Emit stable(t) if it is larger than the last one.
     pub fn announce(&mut self, t: i64) {
         if t > self.announced {
             self.announced = t;
@@ -78,7 +79,7 @@ impl Shell {
         }
     }
 
-    /// The latest end that an event may have which is half frozen, and which the input in `slot` lacks or says to be over.
+    /// The latest end of a half-frozen event that the input in `slot` lacks or has with an end below MaxStable.
     pub fn latest_lacked(&self, slot: usize) -> i64 {
         if self.max_stable >= self.right_from {
             return INF;
@@ -87,7 +88,7 @@ impl Shell {
         self.max_stable.max(join_at.saturating_sub(1))
     }
 
-    /// Law 5: whether enough inputs have said stable(+inf).
+    /// Whether enough inputs have delivered stable(+inf) (law 5, docs/laws.md).
     fn may_close(&self) -> bool {
         let (mut closed, mut joined) = (0, 0);
         for (_, input) in self.inputs.counting() {
@@ -98,7 +99,7 @@ impl Shell {
     }
 }
 
-/// One running algorithm beside its [`Shell`].
+/// One running algorithm, without its [`Shell`].
 pub trait Algorithm {
     /// Merge the elements of `batch` at `indices`, all of one input.
     fn apply(&mut self, shell: &mut Shell, slot: usize, batch: &View<'_>, indices: Indices<'_>) -> Checked;
@@ -106,30 +107,30 @@ pub trait Algorithm {
     /// Make the output ready for stable(t), which the input in `slot` has reached.
     fn freeze(&mut self, _shell: &mut Shell, _slot: usize, _t: i64) {}
 
-    /// An input has joined or left: show what the policy shows by the number of inputs (V.A).
+    /// Show events whose showing depends on the number of inputs (V.A): an input has joined or left.
     fn reconsider(&mut self, _shell: &mut Shell) {}
 
-    /// The stable that the output may say once `t` is frozen.
-    fn sayable(&mut self, _shell: &Shell, t: i64) -> i64 {
+    /// The stable that the output may emit after `t` is frozen.
+    fn stable_to_emit(&mut self, _shell: &Shell, t: i64) -> i64 {
         t
     }
 
-    /// Merge what waited for the input to join. False: it has broken a promise, and nothing of it was merged.
+    /// Merge the elements that waited for the input to join. False: it has broken a promise, and none was merged.
     fn admit_waiting(&mut self, _shell: &mut Shell, _slot: usize) -> bool {
         true
     }
 
-    /// The input in `slot` has left: none of its entries may remain (law 3).
+    /// Drop the input in `slot`, which has left: its entries do not count any more (law 3).
     fn forget(&mut self, _slot: usize) {}
 
-    /// There are columns for `slots` inputs from now on.
+    /// Make columns for `slots` inputs.
     fn widen(&mut self, _slots: usize) {}
 
     /// Assert every invariant.
     fn check(&self, shell: &Shell);
 }
 
-/// The input in `slot` has a new stable point, or has just begun to count.
+/// Let the output follow the input in `slot`, which has a new stable point or has just begun to count.
 pub fn advance<A: Algorithm + ?Sized>(algorithm: &mut A, shell: &mut Shell, slot: usize) {
     if shell.policy.lead_max.is_none() {
         follow(algorithm, shell, slot);
@@ -138,7 +139,7 @@ pub fn advance<A: Algorithm + ?Sized>(algorithm: &mut A, shell: &mut Shell, slot
     }
 }
 
-/// With a bound of the lead: follow whoever may lead now. What one input does can release another's stable.
+/// With a bound of the lead: follow the inputs that are not held. One input can release another's stable.
 fn follow_unheld<A: Algorithm + ?Sized>(algorithm: &mut A, shell: &mut Shell) {
     loop {
         let before = shell.max_stable;
@@ -157,11 +158,11 @@ fn follow_unheld<A: Algorithm + ?Sized>(algorithm: &mut A, shell: &mut Shell) {
     }
 }
 
-/// Bring the output's stable point to that of the input in `slot` if it counts, and is ahead.
+/// Move the output's stable point to that of the input in `slot` if the input counts and is ahead.
 fn follow<A: Algorithm + ?Sized>(algorithm: &mut A, shell: &mut Shell, slot: usize) {
     let input = shell.inputs.get(slot);
     if !input.counts() {
-        return; // law 1, or its stable is held
+        return; // law 1: it is joining; or its stable is held
     }
     let t = shell.policy.held_back(input.stable);
     if t <= shell.max_stable || (t == INF && !shell.may_close()) {
@@ -170,19 +171,19 @@ fn follow<A: Algorithm + ?Sized>(algorithm: &mut A, shell: &mut Shell, slot: usi
     let decider = shell.inputs.decider(slot, shell.max_stable, &shell.policy);
     algorithm.freeze(shell, decider, t);
     shell.max_stable = t;
-    let t = algorithm.sayable(shell, t);
+    let t = algorithm.stable_to_emit(shell, t);
     shell.announce(t);
     for slot in shell.inputs.order().to_vec() {
         let input = shell.inputs.get(slot);
         let may_join = !input.joined && input.join_at.is_some_and(|join_at| join_at <= shell.max_stable);
-        // One that has broken a promise is removed when this call is over.
+        // An input that has broken a promise is removed after this call.
         if may_join && !shell.broken.iter().any(|violation| violation.slot == slot) {
             admit(algorithm, shell, slot);
         }
     }
 }
 
-/// V.B: the input has joined. What it said before counts from now on.
+/// Join the input (V.B). What it delivered before counts from now on.
 pub fn admit<A: Algorithm + ?Sized>(algorithm: &mut A, shell: &mut Shell, slot: usize) {
     shell.inputs.get_mut(slot).joined = true;
     shell.joined.push(slot);
@@ -197,13 +198,14 @@ pub fn admit<A: Algorithm + ?Sized>(algorithm: &mut A, shell: &mut Shell, slot: 
     advance(algorithm, shell, slot);
 }
 
-/// An input has joined or left, so others may count than before: show what the policy shows by their number.
+/// Determine again which inputs count, and show what the policy shows for their number.
 fn recount<A: Algorithm + ?Sized>(algorithm: &mut A, shell: &mut Shell) {
     shell.inputs.mark_held(shell.max_stable, &shell.policy);
     algorithm.reconsider(shell);
 }
 
-/// The inputs that remain may agree now that one has left, on an event, on closing, or lead less than they did.
+/// Let the output follow the inputs that remain. They may agree now on an event or on closing, or an input may lead by
+/// less than before.
 pub fn after_detach<A: Algorithm + ?Sized>(algorithm: &mut A, shell: &mut Shell) {
     recount(algorithm, shell);
     if shell.policy.lead_max.is_some() {
@@ -217,7 +219,7 @@ pub fn after_detach<A: Algorithm + ?Sized>(algorithm: &mut A, shell: &mut Shell)
     }
 }
 
-/// A stable element of the input in `slot`.
+/// Merge a stable element of the input in `slot`.
 pub fn stable<A: Algorithm + ?Sized>(
     algorithm: &mut A,
     shell: &mut Shell,
@@ -237,7 +239,7 @@ pub fn stable<A: Algorithm + ?Sized>(
     Ok(())
 }
 
-/// An input in role `observe`: what can be checked without the index is checked; nothing is merged.
+/// Check the elements of an input in role `observe` as far as possible without the index. Merge none.
 pub fn observe<A: Algorithm + ?Sized>(
     algorithm: &mut A,
     shell: &mut Shell,
@@ -261,7 +263,7 @@ pub fn observe<A: Algorithm + ?Sized>(
     Ok(())
 }
 
-/// What every algorithm can assert about its shell.
+/// Assert the invariants of the shell of every algorithm.
 pub fn check_shell(shell: &Shell) {
     assert!(shell.announced <= shell.max_stable);
     for &slot in shell.inputs.order() {

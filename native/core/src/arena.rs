@@ -1,12 +1,12 @@
-//! Payloads, each stored once, in chunks that go back to the system.
+//! Stores payloads, each once, in chunks that are freed when they are empty.
 //!
-//! A payload is appended to the current chunk behind a header: its owner (a node's number) and its length. A chunk whose
-//! payloads have all gone is returned at once; since events die roughly in the order in which they were born, that is
-//! how almost all memory returns. What survives keeps its chunk: when more than half of everything is such waste, the
-//! sparsest chunks are evacuated ([`Arena::evacuate`]), which the header's owner makes possible. So the arena holds at most
-//! about twice its live bytes, and the work is O(1) per byte that dies.
+//! A payload is appended to the current chunk behind a header: its owner (a node's number) and its length. A chunk
+//! whose payloads are all removed is freed at once. Events are removed roughly in the order in which they were added,
+//! so almost all memory is freed in this way. A remaining payload keeps its chunk. When more than half of all memory is
+//! such waste, the sparsest chunks are evacuated ([`Arena::evacuate`]); the owner in the header makes this possible. So
+//! the arena holds at most about twice its live bytes, and the work is O(1) for each byte that is removed.
 
-/// Where a payload lies.
+/// The place of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     chunk: u32,
@@ -14,26 +14,26 @@ pub struct Place {
 }
 
 impl Place {
-    /// Nowhere: of a node that is not in use.
+    /// No place, for a node that is not in use.
     pub const NONE: Place = Place {
         chunk: u32::MAX,
         offset: u32::MAX,
     };
 }
 
-/// The size of a full chunk: large enough that a chunk costs nothing per payload, small enough that one survivor, and the
-/// empty part of the newest chunk, do not hold much.
+/// The size of a full chunk: large enough for a negligible cost per payload, small enough that one remaining payload,
+/// or the empty part of the newest chunk, does not hold much memory.
 const CHUNK_BYTES: usize = 32 * 1024;
 /// The first chunk of a small merge.
 const FIRST_CHUNK_BYTES: usize = 1024;
-/// Larger payloads get a chunk of their own.
+/// Larger payloads get their own chunk.
 const SHARED_BYTES_MAX: usize = CHUNK_BYTES / 4;
-/// Waste that is never worth the trouble.
+/// Less waste than this is never evacuated.
 const WASTE_BYTES_FREE: usize = 4 * CHUNK_BYTES;
 
-/// The owner in four bytes, the length in two.
+/// Bytes of a header: the owner in four bytes, the length in two.
 const HEADER: usize = 6;
-/// A length that says: to the end of the chunk, which has no other payload.
+/// A length that means: to the end of the chunk, which has no other payload.
 const WHOLE_CHUNK: u16 = u16::MAX;
 const NO_OWNER: u32 = u32::MAX;
 
@@ -54,7 +54,7 @@ pub struct Arena {
     /// Capacity of all chunks.
     held_bytes: usize,
     payload_bytes: usize,
-    /// Chunks that have become less than half full, oldest first; some of them have gone since.
+    /// Chunks that have become less than half full, oldest first; some of them may be freed since.
     sparse: Vec<u32>,
 }
 
@@ -87,7 +87,7 @@ impl Arena {
         &data[at + HEADER..at + HEADER + len]
     }
 
-    /// Forget a payload.
+    /// Remove a payload.
     pub fn remove(&mut self, place: Place) {
         let chunk = &mut self.chunks[place.chunk as usize];
         let at = place.offset as usize;
@@ -109,7 +109,8 @@ impl Arena {
         }
     }
 
-    /// Move what survives in sparse chunks together, while too much is wasted. `moved` hears of each owner's new place.
+    /// Move the remaining payloads of sparse chunks together, while too much is wasted. Calls `moved` with each owner
+    /// and its new place.
     pub fn evacuate(&mut self, mut moved: impl FnMut(u32, Place)) {
         while self.held_bytes - self.live_bytes > self.live_bytes + WASTE_BYTES_FREE {
             let Some(from) = self.sparse.pop() else { return };
@@ -145,12 +146,12 @@ impl Arena {
         self.payload_bytes
     }
 
-    /// Who owns the payload at `place`, for checks.
+    /// The owner of the payload at `place`, for checks.
     pub fn owner(&self, place: Place) -> u32 {
         owner(&self.chunks[place.chunk as usize].data, place.offset as usize)
     }
 
-    /// Assert that the counters say what the chunks hold.
+    /// Assert that the counters equal the contents of the chunks.
     pub fn check(&self) {
         let live: usize = self.chunks.iter().map(|chunk| chunk.live_bytes).sum();
         let held: usize = self.chunks.iter().map(|chunk| chunk.data.capacity()).sum();
@@ -176,7 +177,7 @@ impl Arena {
             if chunk.live_bytes == 0 {
                 self.release(full);
             } else {
-                // No payload of this size fits into the rest.
+                // The rest of the chunk is too small for this payload.
                 self.held_bytes -= chunk.data.capacity();
                 chunk.data.shrink_to_fit();
                 self.held_bytes += chunk.data.capacity();
@@ -199,7 +200,7 @@ impl Arena {
             return at;
         }
         if self.chunks.len() == self.chunks.capacity() {
-            self.chunks.reserve_exact(16 + self.chunks.len() / 8); // doubling would hold a byte or two a payload
+            self.chunks.reserve_exact(16 + self.chunks.len() / 8); // doubling would hold one or two bytes per payload
         }
         self.chunks.push(chunk);
         (self.chunks.len() - 1) as u32

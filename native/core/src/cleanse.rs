@@ -1,8 +1,9 @@
-//! Cleanse (VI.D, IV.G.2): makes an ordered, insert-only stream of any stream, by waiting: `lmerge/core/cleanse.py`.
+//! Cleanse (VI.D, IV.G.2): turns any stream into an ordered, insert-only stream by buffering. See
+//! `lmerge/core/comparison/cleanse.py`.
 //!
-//! One tree by (Vs, payload) holds everything that waits. A stable looks at its front only: what is fully frozen there can
-//! go; the first event that is not holds up everything behind it. So an event costs one look-up on its way in and nothing
-//! until it leaves.
+//! One tree by (Vs, payload) holds all buffered events. A stable looks only at its front: fully frozen events there are
+//! released; the first event that is not delays every event behind it. So an event costs one look-up when it comes, and
+//! nothing until it is released.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use crate::columns::{Columns, View};
 use crate::element::{ADJUST, INF, INSERT, NEG_INF};
 use crate::violation::{Code, Violation};
 
-/// Ends of the events with one (Vs, payload), ascending; one is the rule.
+/// Ends of the events with one (Vs, payload), ascending; usually one.
 #[derive(Debug)]
 #[expect(
     clippy::box_collection,
@@ -29,7 +30,7 @@ impl Ends {
         }
     }
 
-    /// Those that can still change after stable(t).
+    /// The ends that can still change after stable(t).
     fn live(&self, t: i64) -> &[i64] {
         let ends = self.all();
         &ends[ends.partition_point(|&ve| ve < t)..]
@@ -41,7 +42,7 @@ impl Ends {
         *self = Ends::Many(Box::new(ends));
     }
 
-    /// Take out `vold`, which is there; put `ve` in.
+    /// Remove `vold`, which must exist, and add `ve`.
     fn replace(&mut self, vold: i64, ve: Option<i64>) {
         match (&mut *self, ve) {
             (Ends::One(end), Some(ve)) => *end = ve,
@@ -57,11 +58,11 @@ impl Ends {
     }
 }
 
-/// One operator for one stream.
+/// Cleanses one stream.
 #[derive(Debug)]
 pub struct Cleanse {
     waiting: BTreeMap<(i64, Vec<u8>), Ends>,
-    /// The key that is looked for; kept for its memory.
+    /// A buffer for the key of a look-up; kept to reuse its memory.
     sought: (i64, Vec<u8>),
     buffered: usize,
     /// The input's stable point and the output's.
@@ -85,12 +86,12 @@ impl Default for Cleanse {
 }
 
 impl Cleanse {
-    /// Number of events that wait.
+    /// Number of buffered events.
     pub fn buffered(&self) -> usize {
         self.buffered
     }
 
-    /// An estimate of the bytes held, as of `R3Minus::memory`, and the bytes of the payloads that wait.
+    /// An estimate of the bytes held, as of `R3Minus::memory`, and the bytes of the buffered payloads.
     pub fn memory(&self) -> (usize, usize) {
         let payload = self.waiting.keys().map(|(_, payload)| payload.len()).sum();
         let held = self
@@ -104,8 +105,8 @@ impl Cleanse {
         )
     }
 
-    /// Take a batch, release what can be released. On a violation the elements before the offender have been
-    /// taken; its index counts from the start of the stream, or as in the definition from stable(+inf).
+    /// Take a batch and return the events that can be released. On a violation the elements before the offender have
+    /// been taken; its index counts from the start of the stream, or, as in the definition, from stable(+inf).
     pub fn apply(&mut self, batch: &View<'_>) -> Result<Columns, Box<Violation>> {
         let mut out = Columns::default();
         for index in 0..batch.len() {
@@ -182,7 +183,7 @@ impl Cleanse {
     fn release(&mut self, t: i64, out: &mut Columns) {
         let mut bound = t;
         if t < INF {
-            // At stable(+inf) nothing changes any more: an event that never ends is final too.
+            // After stable(+inf) no event changes any more: an event without an end is final too.
             let live = self
                 .waiting
                 .iter()

@@ -1,15 +1,15 @@
 //! Batches as columns of bytes, just as the wire carries them (`Batch` in proto/lmerge/v1/lmerge.proto).
 //!
 //! A [`View`] borrows the columns of a batch that came; [`Columns`] owns those of a batch that the core writes. All
-//! integers are little-endian bytes on every machine, so neither needs a conversion at the wire. [`View::decode`] is
-//! the only door for bytes of strangers: after it every index that the accessors use is in range.
+//! integers are little-endian bytes on every machine, so neither needs a conversion at the wire. Bytes from peers pass
+//! only through [`View::decode`]. After it every index that the accessors use is in range.
 
 use crate::element::{ADJUST, INSERT, STABLE};
 
 /// Eight bytes of a time.
 type Time = [u8; 8];
 
-/// A batch that somebody else owns. `ve`, `vold` and `ends` may be empty where the wire allows it.
+/// A borrowed batch. `ve`, `vold` and `ends` may be empty where the wire allows it.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     kinds: &'a [u8],
@@ -22,7 +22,7 @@ pub struct View<'a> {
     payloads: &'a [u8],
 }
 
-/// Indices of elements: of all from one on, or of those that fall to one shard.
+/// Indices of elements: of all from a start on, or of those that belong to one shard.
 #[derive(Clone, Debug)]
 pub struct Indices<'a> {
     next: usize,
@@ -39,7 +39,7 @@ impl<'a> Indices<'a> {
         }
     }
 
-    /// Those of `start..stop` whose entry in `shards` is `shard`.
+    /// The indices in `start..stop` whose entry in `shards` is `shard`.
     pub fn of_shard(start: usize, stop: usize, shards: &'a [u8], shard: u8) -> Indices<'a> {
         Indices {
             next: start,
@@ -66,7 +66,7 @@ impl Iterator for Indices<'_> {
     }
 }
 
-/// The columns of one message before they are believed. Shapes: n kinds, 8n, 8n, 8n, 4n bytes, payloads one after another.
+/// The columns of one message before they are checked. Shapes: n kinds, 8n, 8n, 8n, 4n bytes, concatenated payloads.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Raw<'a> {
     pub kinds: &'a [u8],
@@ -77,7 +77,7 @@ pub struct Raw<'a> {
     pub payloads: &'a [u8],
 }
 
-/// Why columns are no batch.
+/// The reason why columns are no batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecodeError {
     pub message: String,
@@ -85,7 +85,7 @@ pub struct DecodeError {
     pub is_limit: bool,
 }
 
-/// What a batch may hold.
+/// The limits of a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     pub elements: usize,
@@ -126,7 +126,7 @@ impl<'a> View<'a> {
         Ok(view)
     }
 
-    /// The batch that `raw` is known to hold: [`View::decode`] has looked at it, or the core has written it.
+    /// The batch of trusted columns: [`View::decode`] has checked them, or the core has written them.
     pub fn known(raw: &Raw<'a>) -> View<'a> {
         View {
             kinds: raw.kinds,
@@ -139,7 +139,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Elements that must not say something say nothing.
+    /// Check that columns are zero or empty for the elements that do not use them.
     fn check_zeros(&self, stables: usize) -> Result<(), DecodeError> {
         if !self.vold.is_empty() {
             for (at, &kind) in self.kinds.iter().enumerate() {
@@ -216,7 +216,7 @@ impl<'a> View<'a> {
         u32::from_le_bytes(self.ends[at]) as usize
     }
 
-    /// The column of Vs as bytes; the others likewise, empty where the batch does without.
+    /// The column of Vs as bytes. The other columns likewise; they are empty where the batch omits them.
     pub fn vs_bytes(&self) -> &'a [u8] {
         self.vs.as_flattened()
     }
@@ -284,7 +284,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Where to cut so that each piece has at most so many elements and bytes of columns; one element always fits.
+    /// The indices at which to cut the batch into pieces of at most `elements_max` elements and `bytes_max` bytes of
+    /// columns. A single element always fits.
     pub fn cuts(&self, elements_max: usize, bytes_max: usize) -> Vec<usize> {
         let mut cuts = Vec::new();
         let (mut start, mut used) = (0, 0);
@@ -338,7 +339,7 @@ impl Columns {
     /// Append one element.
     ///
     /// # Panics
-    /// If the payloads of one batch exceed 4 GiB, which the wire's ends cannot say.
+    /// If the payloads of one batch exceed 4 GiB: the wire's ends have 32 bits.
     #[inline]
     pub fn push(&mut self, kind: u8, vs: i64, ve: i64, vold: i64, payload: &[u8]) {
         self.payloads.extend_from_slice(payload);
@@ -375,12 +376,12 @@ impl Columns {
         }
     }
 
-    /// The batch, to be read.
+    /// The batch as a view.
     pub fn view(&self) -> View<'_> {
         View::known(&self.raw())
     }
 
-    /// The columns as they go over the wire.
+    /// The columns in the form of the wire.
     pub fn raw(&self) -> Raw<'_> {
         Raw {
             kinds: &self.kinds,
@@ -465,7 +466,7 @@ fn limit(message: String) -> DecodeError {
     }
 }
 
-/// `payload` as Python prints bytes, so that both implementations say the same.
+/// `payload` as Python prints bytes, so that both implementations give the same messages.
 fn bytes_literal(payload: &[u8]) -> String {
     let quote = if payload.contains(&b'\'') && !payload.contains(&b'"') {
         '"'

@@ -1,9 +1,9 @@
-//! What one input has delivered, kept under R0-R2 where a broken promise switches the algorithm. `lmerge/core/delivered.py`.
+//! Keeps what one input has delivered under R0-R2, for a switch after a broken promise. See `lmerge/core/delivered.py`.
 
 use crate::columns::View;
 use crate::element::INSERT;
 
-/// Up to so many events nothing is looked for that could be forgotten.
+/// Up to this many events are kept without a search for events that can be forgotten.
 const KEPT: usize = 1024;
 
 /// Events as (vs, payload, ve), in the order of their delivery.
@@ -39,7 +39,7 @@ impl Delivered {
         self.items.push((vs, ve, self.payloads.len()));
     }
 
-    /// Note the inserts of a batch. What ends before `below` can be forgotten. Amortised O(elements).
+    /// Add the inserts of a batch. Events that end before `below` can be forgotten. Amortised O(elements).
     pub fn add(&mut self, batch: &View<'_>, start: usize, stop: usize, below: i64) {
         for at in start..stop {
             if batch.kind(at) == INSERT && batch.ve(at) > batch.vs(at) {

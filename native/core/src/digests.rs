@@ -1,8 +1,9 @@
-//! What one input has said, in numbers that can be compared: `lmerge/core/digests.py` is the definition.
+//! Digests of one input's stream, for comparison with other inputs: `lmerge/core/divergence/digests.py` is the
+//! definition.
 //!
-//! For every interval of a grid of ends: how many events there are, and the sum mod 2^128 of their hashes. A sum does
-//! not depend on order, counts what is there twice, and lets an event be taken out again. A second grid, of starts, does
-//! the same for (Vs, payload) alone.
+//! For every interval of a grid of ends, a digest holds the number of events and the sum mod 2^128 of their hashes. A
+//! sum does not depend on order, counts repeated events, and allows an event to be removed again. A second grid, of
+//! starts, does the same for (Vs, payload) alone.
 
 use ahash::RandomState;
 use hashbrown::HashMap;
@@ -11,7 +12,7 @@ use xxhash_rust::xxh3::xxh3_128;
 use crate::columns::View;
 use crate::element::{ADJUST, INF, INSERT, NEG_INF};
 
-/// Name of the hash: digests of different hashes cannot be compared.
+/// The name of the hash. Digests of different hashes cannot be compared.
 pub const HASH: &str = "xxh3";
 
 /// Events of one interval.
@@ -33,12 +34,12 @@ impl Sum {
     }
 }
 
-/// The intervals of one grid that are open. Neighbours in a stream mostly fall into one interval, which is at hand.
+/// The open intervals of one grid. Most neighbours in a stream belong to one interval, the current one.
 #[derive(Debug)]
 struct Grid {
     interval: i64,
     sums: HashMap<i64, Sum, RandomState>,
-    /// The interval at hand: its index, its times, and what has been added to it since it is.
+    /// The current interval: its index, its times, and what has been added to it since it became current.
     index: i64,
     from: i64,
     to: i64,
@@ -99,12 +100,12 @@ impl Grid {
     }
 }
 
-/// What `add` has found.
+/// The result of `add`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Heard {
-    /// The first element that the stream itself forbids, by its own stable point; nothing from it on was heard.
+pub struct AddOutcome {
+    /// The first element that the stream's own stable point forbids; no element from it on was added.
     pub offender: Option<usize>,
-    /// The first and the last interval that an element touches, without that of +inf; None if there is none.
+    /// The first and the last interval that the elements change, apart from that of +inf; None if there is none.
     pub touched: Option<(i64, i64)>,
 }
 
@@ -132,17 +133,17 @@ impl Digests {
         }
     }
 
-    /// The last stable heard.
+    /// The last stable point of the stream.
     pub fn stable_point(&self) -> i64 {
         self.stable_point
     }
 
-    /// Whether there were too many open intervals; nothing is counted from then on.
+    /// Whether there were too many open intervals. No element is counted from then on.
     pub fn overflowed(&self) -> bool {
         self.overflowed
     }
 
-    /// Open intervals that hold something.
+    /// Number of open intervals that are not empty.
     pub fn open(&mut self) -> usize {
         self.ends.put_back();
         let starts = self.starts.as_mut().map_or(0, |grid| {
@@ -152,8 +153,8 @@ impl Digests {
         self.ends.sums.len().max(starts)
     }
 
-    /// Hear the first `stop` elements of a batch.
-    pub fn add(&mut self, batch: &View<'_>, stop: usize) -> Heard {
+    /// Add the first `stop` elements of a batch.
+    pub fn add(&mut self, batch: &View<'_>, stop: usize) -> AddOutcome {
         let (mut first, mut last) = (INF, NEG_INF);
         let mut offender = None;
         for at in 0..stop.min(batch.len()) {
@@ -197,7 +198,7 @@ impl Digests {
             }
         }
         let interval = self.ends.interval;
-        Heard {
+        AddOutcome {
             offender,
             touched: (first <= last).then(|| (index_of(first, interval), index_of(last, interval))),
         }
@@ -234,8 +235,8 @@ impl Digests {
         }
     }
 
-    /// The intervals below `bound`, all if it is None, in order of index, each with its sums of ends and of starts;
-    /// they are forgotten here.
+    /// Remove and return the intervals below `bound` (all if it is None) in order of index, each with its sums of ends
+    /// and of starts.
     pub fn take_below(&mut self, bound: Option<i64>) -> Vec<(i64, Sum, Sum)> {
         let mut taken: HashMap<i64, (Sum, Sum), RandomState> = HashMap::default();
         for (index, sum) in self.ends.take_below(bound) {

@@ -1,5 +1,5 @@
-//! Due times as they follow from the entries of an index: after snapshots and switches, in snapshots, and in checks. In
-//! between `fall_due` and the visits of stables keep them.
+//! Due times as they follow from the entries of an index: after snapshots and switches, in snapshots, and in checks.
+//! Otherwise `fall_due` and the visits of stables maintain them.
 
 use crate::algorithm::Shell;
 use crate::element::INF;
@@ -9,7 +9,8 @@ use crate::policy::Leader;
 use crate::state::EndRow;
 
 impl<S: Spill> Index<S> {
-    /// After `load` and switches: due times follow from the entries, but for those in `dues`. No node is in the wheel yet.
+    /// Enter all nodes in the empty wheel after `load` or a switch. `dues`: due times that do not follow from the
+    /// entries.
     pub fn rebuild(&mut self, max_stable: i64, dues: &[EndRow], next_due: impl Fn(&Index<S>, u32) -> i64) {
         self.store.wheel = crate::wheel::Wheel::new(max_stable);
         self.held.clear();
@@ -37,20 +38,21 @@ impl<S: Spill> Index<S> {
             return node.vs;
         }
         match next_due(self, id) {
-            INF if self.final_only && node.out == NONE => max_stable, // perhaps nobody says it any more: the next stable looks
+            INF if self.final_only && node.out == NONE => max_stable, // perhaps no input has it: the next stable visits it
             due => due,
         }
     }
 
-    /// The nodes whose due time does not follow from the entries: an end that went up or away again left it behind. A
-    /// visit before anything is due can change the output, so a restored merge must make the same (law 12).
+    /// The nodes whose due time does not follow from the entries: it comes from an end that was raised or removed
+    /// later. A visit at that time can change the output, so a restored merge must make the same visit (law 12,
+    /// docs/laws.md).
     pub fn early(&self, max_stable: i64, next_due: impl Fn(&Index<S>, u32) -> i64) -> Vec<u32> {
         let mut early = self.store.nodes.ids();
         early.retain(|&id| self.store.nodes.get(id).due != self.due(id, max_stable, &next_due));
         early
     }
 
-    /// Assert what holds whatever the entries are.
+    /// Assert the invariants that do not depend on the entries.
     pub fn check(&self, max_stable: i64, next_due: impl Fn(&Index<S>, u32) -> i64) {
         self.store.check();
         assert_eq!(self.table.len(), self.store.nodes.len(), "keys and nodes");
@@ -82,7 +84,7 @@ impl<S: Spill> Index<S> {
         assert_eq!(spilled + self.unused_spills.len(), self.spills.len(), "spilled entries");
     }
 
-    /// Assert that the unfrozen events of each input were counted, where the most of them lead.
+    /// Assert that the unfrozen events of each input were counted, if the input with the most of them leads.
     pub fn check_unfrozen(&self, shell: &Shell, copies: impl Fn(u32, usize) -> usize) {
         if shell.policy.leads_by(Leader::Unfrozen) {
             let ids = self.unfrozen(shell.max_stable);

@@ -1,4 +1,4 @@
-//! Sorted lists of ends, in which each end stands as often as it occurs: the multisets of R4.
+//! Sorted lists of ends, with each end as often as it occurs: the multisets of R4.
 
 /// The ends that are not below `low`.
 pub fn from(ends: &[i64], low: i64) -> &[i64] {
@@ -23,18 +23,18 @@ pub fn minus(left: &[i64], right: &[i64]) -> Vec<i64> {
     difference
 }
 
-/// Take from `said` as many ends below `right_from` as it exceeds `shown`, those that `shown` has not first:
-/// `_without_doubtful` in r4.py.
-pub fn drop_doubtful(said: &mut Vec<i64>, shown: &[i64], right_from: i64) {
-    let excess = said.len().saturating_sub(shown.len());
+/// Remove from `input_ends` ends below `right_from`, at most as many as it has more than `shown`, and first those that
+/// `shown` does not have. See `_without_doubtful` in r4.py.
+pub fn drop_doubtful(input_ends: &mut Vec<i64>, shown: &[i64], right_from: i64) {
+    let excess = input_ends.len().saturating_sub(shown.len());
     if excess == 0 {
         return;
     }
-    let surplus = minus(said, shown);
-    let common = minus(said, &surplus);
+    let surplus = minus(input_ends, shown);
+    let common = minus(input_ends, &surplus);
     let doubtful = surplus.into_iter().chain(common);
     for ve in doubtful.filter(|&ve| ve < right_from).take(excess) {
-        take(said, ve);
+        take(input_ends, ve);
     }
 }
 

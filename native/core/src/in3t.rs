@@ -1,6 +1,6 @@
 //! The index of R4 (Figure 1, in3t): an entry of a node is a sorted list of ends.
 //!
-//! Almost always it has one end, and the inputs agree on it: then it stands in the node itself, as in R3.
+//! Almost always it has one end, and the inputs agree on it. Then the end is in the node itself, as in R3.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,7 +10,7 @@ use crate::ends::{exceeds, from, minus, put};
 use crate::index::{Index, Spill};
 use crate::nodes::{BITS, NIL, NONE};
 
-/// Up to so many ends of one node a heap costs more than a look at all of them.
+/// For at most this many ends of one node, a scan costs less than a heap.
 const SCANNED_MAX: usize = 16;
 
 /// The sorted ends of a node with several ends, or with inputs that do not agree.
@@ -21,7 +21,7 @@ pub struct Lists {
     lacked: Vec<Lacked>,
 }
 
-/// A heap that has every end which the output has more often than the input in `slot`, and others.
+/// A heap of every end that the output has more often than the input in `slot`. It may contain other ends too.
 #[derive(Debug)]
 struct Lacked {
     slot: usize,
@@ -50,7 +50,7 @@ impl Spill for Lists {
     }
 }
 
-/// Whose entry.
+/// The entry of the output or of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
     Out,
@@ -76,7 +76,7 @@ impl Index<Lists> {
         }
     }
 
-    /// One more end in an entry.
+    /// Add an end to an entry.
     #[inline]
     pub fn add(&mut self, id: u32, at: At, ve: i64) {
         let node = self.store.nodes.get_mut(id);
@@ -100,7 +100,7 @@ impl Index<Lists> {
         }
     }
 
-    /// Take one `ve` out of an entry; false if there is none.
+    /// Remove one `ve` from an entry; false if there is none.
     #[inline]
     pub fn remove(&mut self, id: u32, at: At, ve: i64) -> bool {
         let Ok(place) = self.ends(id, at).binary_search(&ve) else {
@@ -122,7 +122,7 @@ impl Index<Lists> {
         true
     }
 
-    /// The entry becomes `ends`.
+    /// Replace an entry by `ends`.
     pub fn set(&mut self, id: u32, at: At, ends: &[i64]) {
         if self.ends(id, at) == ends {
             return;
@@ -146,7 +146,7 @@ impl Index<Lists> {
         self.reunite(id);
     }
 
-    /// The entry as a list, spilling the node if it is not.
+    /// The entry as a list. Spills the node if it is not spilled.
     #[cold]
     fn list(&mut self, id: u32, at: At) -> &mut Vec<i64> {
         let node = self.store.nodes.get(id);
@@ -212,7 +212,7 @@ impl Index<Lists> {
             .map(|(_, ends)| ends.as_slice())
     }
 
-    /// The output has one `ve` more, or an input one less.
+    /// Note that the output has one `ve` more, or an input one less.
     #[inline]
     fn note_lacked(&mut self, id: u32, at: At, ve: i64) {
         let lists = &mut self.spills[self.store.nodes.get(id).spill() as usize];
@@ -221,27 +221,30 @@ impl Index<Lists> {
         }
     }
 
-    /// An end from `low` on that the output has more often than the input: `vold` if it is one, else the first.
+    /// An end from `low` on that the output has more often than the input: `vold` if it is, or the first.
     ///
-    /// Amortised O(log n) of n ends: the heaps are made anew after as many changes as they have ends.
+    /// Amortised O(log n) of n ends: a heap is built again after as many changes as it has ends.
     pub fn lacked_by(&mut self, id: u32, slot: usize, low: i64, vold: Option<i64>) -> Option<i64> {
-        let (said, shown) = (self.ends(id, At::In(slot)), self.ends(id, At::Out));
-        if let Some(vold) = vold.filter(|&vold| vold >= low && exceeds(shown, said, vold)) {
+        let (input_ends, shown) = (self.ends(id, At::In(slot)), self.ends(id, At::Out));
+        if let Some(vold) = vold.filter(|&vold| vold >= low && exceeds(shown, input_ends, vold)) {
             return Some(vold);
         }
         if shown.len() <= SCANNED_MAX {
-            return minus(from(shown, low), said).first().copied();
+            return minus(from(shown, low), input_ends).first().copied();
         }
         let lists = &mut self.spills[self.store.nodes.get(id).spill() as usize];
-        let said = lists.ins.get(slot).map_or(&[][..], Vec::as_slice);
+        let input_ends = lists.ins.get(slot).map_or(&[][..], Vec::as_slice);
         if lists.lacked.iter().all(|lacked| lacked.slot != slot) {
-            let heap = minus(from(&lists.out, low), said).into_iter().map(Reverse).collect();
+            let heap = minus(from(&lists.out, low), input_ends)
+                .into_iter()
+                .map(Reverse)
+                .collect();
             lists.lacked.push(Lacked { slot, heap });
         }
         let lacked = lists.lacked.iter_mut().find(|lacked| lacked.slot == slot);
         let heap = &mut lacked.expect("a heap").heap;
         while let Some(&Reverse(ve)) = heap.peek() {
-            if ve >= low && exceeds(&lists.out, said, ve) {
+            if ve >= low && exceeds(&lists.out, input_ends, ve) {
                 return Some(ve);
             }
             heap.pop();
@@ -251,7 +254,7 @@ impl Index<Lists> {
 }
 
 impl Lists {
-    /// The output has one `ve` more, or the input in `slot` one less.
+    /// Note that the output has one `ve` more, or the input in `slot` one less.
     fn note_lacked(&mut self, at: At, ve: i64) {
         let held_max = 2 * self.out.len() + SCANNED_MAX;
         self.lacked.retain_mut(|lacked| {

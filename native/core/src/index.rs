@@ -1,9 +1,9 @@
-//! What in2t (R3) and in3t (R4) share: nodes by (Vs, payload), and who must be looked at when. `lmerge/core/index.py`
-//! has the law and the departures from the listings; see there.
+//! The part that in2t (R3) and in3t (R4) share: nodes by (Vs, payload), and the times at which they are due.
+//! `lmerge/core/index.py` describes the due times and the departures from the listings.
 //!
-//! The top tier is a hash by key: an entry holds the hash and the node's number, so a look-up compares the key where it
-//! is stored and copies nothing, and growing touches no node. The hash is keyed at random: chosen payloads cannot make
-//! it slow, and nothing that it orders reaches the output.
+//! The top tier is a hash by key. An entry holds the hash and the node's number. So a look-up compares the key in its
+//! place without a copy, and growing does not touch the nodes. The hash is keyed at random: chosen payloads cannot make
+//! it slow, and its order never reaches the output.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -21,7 +21,7 @@ use crate::policy::{Leader, Show};
 use crate::retired::{Retired, clean, sweep};
 use crate::store::Store;
 
-/// Tables and lists up to so many entries keep their memory.
+/// Tables and lists up to this many entries keep their memory.
 const KEPT: usize = 4096;
 /// A table of more entries does not stay in the caches of a core.
 const CACHED: usize = 1 << 16;
@@ -32,7 +32,7 @@ pub trait Spill: Default {
     fn held_bytes(&self) -> usize;
 }
 
-/// Something that a stable makes the output say about a node.
+/// An output element of a node that a stable causes.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
     kind: u8,
@@ -42,19 +42,19 @@ pub struct Row {
     id: u32,
 }
 
-/// Elements between two stables, each with the node of its key: looked up together, so that the misses of the caches
-/// overlap. Only stables remove nodes, so those that were found stay.
+/// Elements between two stables, each with the node of its key. They are looked up together, so that the cache misses
+/// overlap. Only stables remove nodes, so the nodes found stay valid.
 #[derive(Debug)]
 pub struct Run {
     len: usize,
     at: [usize; RUN],
     hash: [u32; RUN],
     id: [u32; RUN],
-    /// A bit for some of the hash of each node that was made since.
+    /// A bit set of parts of the hashes of the nodes made since the look-up.
     made: u64,
 }
 
-/// As many misses as a core can have under way, and some.
+/// Slightly more than the cache misses that a core can have in flight.
 const RUN: usize = 32;
 
 impl Run {
@@ -72,7 +72,7 @@ impl Run {
         (self.at[number], self.hash[number])
     }
 
-    /// A node was made for a key with this hash.
+    /// Note that a node was made for a key with this hash.
     #[inline]
     pub fn note_made(&mut self, hash: u32) {
         self.made |= 1 << (hash % 64);
@@ -98,20 +98,20 @@ pub struct Index<S> {
     pub(crate) table: HashTable<(u32, u32)>,
     state: RandomState,
     pub spills: Vec<S>,
-    /// The node of each, so that those that remain can be moved together; NIL of one that is not in use.
+    /// The node of each spill, so that the spills in use can be moved together; NIL of an unused one.
     pub(crate) spill_owners: Vec<u32>,
     pub(crate) unused_spills: Vec<u32>,
     /// Columns for inputs, as a snapshot lists them.
     pub slots: usize,
-    /// Nodes looked at by stables: the measure of law 2.
+    /// Number of nodes visited by stables: the measure of law 2 (docs/laws.md).
     pub visits: u64,
     pub final_only: bool,
-    /// Final-only: half-frozen events that are not shown yet, by Vs; the output's stable may not pass them. A number can
-    /// have been used again since, but then for an event above every one that was held.
+    /// Final-only: half-frozen events that are not shown yet, by Vs. The output's stable may not pass them. A node's
+    /// number may have been used again, but then for an event with a Vs above that of every held event.
     pub(crate) held: BinaryHeap<Reverse<(i64, u32)>>,
     pub rows: Vec<Row>,
     popped: Vec<u32>,
-    /// Nodes that a stable is done with, with their hashes.
+    /// Nodes that leave the index at a stable, with their hashes.
     done: Vec<(u32, u32)>,
     pub retired: Retired,
 }
@@ -153,7 +153,7 @@ impl<S: Spill> Index<S> {
         self.table.find(wide(hash), is_key).map_or(NIL, |&(_, id)| id)
     }
 
-    /// Look the next elements up, up to a stable, whose index is given back, or as many as a run takes.
+    /// Look up the next elements: up to the next stable, or as many as a run takes. Returns the index of that stable.
     #[inline]
     pub fn look_up(&self, batch: &View<'_>, indices: &mut Indices<'_>, run: &mut Run) -> Option<usize> {
         (run.len, run.made) = (0, 0);
@@ -186,13 +186,13 @@ impl<S: Spill> Index<S> {
         }
     }
 
-    /// A new node, unfrozen: due at its Vs.
+    /// Add a new node, unfrozen: due at its Vs.
     #[inline]
     pub fn enter(&mut self, hash: u32, vs: i64, payload: &[u8]) -> u32 {
         self.enter_at(hash, vs, payload, vs)
     }
 
-    /// A new node that is due at `due`.
+    /// Add a new node that is due at `due`.
     #[inline]
     pub fn enter_at(&mut self, hash: u32, vs: i64, payload: &[u8], due: i64) -> u32 {
         let id = self.store.add(vs, payload, due);
@@ -201,7 +201,7 @@ impl<S: Spill> Index<S> {
         id
     }
 
-    /// The node of a key, made if need be: for switches and snapshots, after which the index is rebuilt.
+    /// The node of a key, made if it does not exist. For switches and snapshots, after which the index is rebuilt.
     pub fn adopt(&mut self, vs: i64, payload: &[u8]) -> u32 {
         let hash = self.hash(vs, payload);
         match self.find(hash, vs, payload) {
@@ -210,7 +210,7 @@ impl<S: Spill> Index<S> {
         }
     }
 
-    /// An element gave the node the end `ve`: enter it again if that is earlier than it stands.
+    /// Enter the node in the wheel again if `ve`, an end from an element, is before its due time.
     #[inline]
     pub fn fall_due(&mut self, id: u32, ve: i64, max_stable: i64) {
         if max_stable <= ve && ve < self.store.nodes.get(id).due {
@@ -218,13 +218,14 @@ impl<S: Spill> Index<S> {
         }
     }
 
-    /// Final-only: the node has become half frozen and cannot be shown yet.
+    /// Final-only: hold a node that has become half frozen and cannot be shown yet.
     pub fn hold(&mut self, id: u32) {
         self.held.push(Reverse((self.store.nodes.get(id).vs, id)));
     }
 
-    /// Final-only: an event that is not shown yet keeps the output's stable point at or below its Vs.
-    pub fn sayable(&mut self, t: i64) -> i64 {
+    /// The stable that the output may emit after `t` is frozen. Final-only: an event that is not shown yet keeps it at
+    /// or below its Vs.
+    pub fn stable_to_emit(&mut self, t: i64) -> i64 {
         while let Some(&Reverse((vs, id))) = self.held.peek() {
             if self.store.nodes.is_used(id) && self.store.nodes.get(id).vs == vs {
                 return t.min(vs);
@@ -234,7 +235,7 @@ impl<S: Spill> Index<S> {
         t
     }
 
-    pub fn say_insert(&mut self, id: u32, ve: i64) {
+    pub fn push_insert(&mut self, id: u32, ve: i64) {
         let vs = self.store.nodes.get(id).vs;
         self.rows.push(Row {
             kind: INSERT,
@@ -245,7 +246,7 @@ impl<S: Spill> Index<S> {
         });
     }
 
-    pub fn say_adjust(&mut self, id: u32, vold: i64, ve: i64) {
+    pub fn push_adjust(&mut self, id: u32, vold: i64, ve: i64) {
         let vs = self.store.nodes.get(id).vs;
         self.rows.push(Row {
             kind: ADJUST,
@@ -256,7 +257,7 @@ impl<S: Spill> Index<S> {
         });
     }
 
-    /// Spilled entries for a node that has none yet.
+    /// Make spilled entries for a node that has none.
     pub fn spill(&mut self, id: u32) -> &mut S {
         let at = self.unused_spills.pop().unwrap_or_else(|| {
             self.spills.push(S::default());
@@ -268,7 +269,7 @@ impl<S: Spill> Index<S> {
         &mut self.spills[at as usize]
     }
 
-    /// The node's inputs agree again.
+    /// Free the spilled entries of a node whose inputs agree again.
     pub fn unspill(&mut self, id: u32) {
         let node = self.store.nodes.get_mut(id);
         let at = node.spill();
@@ -313,9 +314,9 @@ impl<S: Spill> Index<S> {
         ids
     }
 
-    /// Put what a stable caused into order of (Vs, payload), so that no hash or wheel order reaches the output (law 7),
-    /// say it, and forget the nodes that are done.
-    fn say_rows(&mut self, shell: &mut Shell) {
+    /// Sort the rows that a stable caused by (Vs, payload), so that no hash or wheel order reaches the output (law 7).
+    /// Emit them, and remove the nodes that leave the index.
+    fn emit_rows(&mut self, shell: &mut Shell) {
         let store = &self.store;
         let mut rows = std::mem::take(&mut self.rows);
         if rows.len() > 1 {
@@ -345,7 +346,8 @@ impl<S: Spill> Index<S> {
             *hash = self.hash(vs, payload);
         }
         if self.table.len() > CACHED {
-            // Look-ups that wait for nothing, so that their cache misses overlap; those of `drop_hashed` then hit.
+            // Independent look-ups, so that their cache misses overlap. The look-ups of `drop_hashed` then hit the
+            // cache.
             for &(id, hash) in &done {
                 black_box(self.table.find(wide(hash), |&(_, other)| other == id));
             }
@@ -360,8 +362,8 @@ impl<S: Spill> Index<S> {
     pub fn tidy(&mut self) {
         self.store.tidy();
         let (len, capacity) = (self.table.len(), self.table.capacity());
-        // Places of removed keys fill up, and the table doubles to be rid of them: half of it does then. The quarter that is
-        // left free is what keeps it from doubling again at once.
+        // Places of removed keys accumulate until the table doubles to remove them. A table of half the size is enough
+        // then. A quarter of it is left free, so that it does not double again at once.
         if capacity > KEPT && 8 * len < 3 * capacity {
             self.table.shrink_to(len + len / 3, |&(hash, _)| wide(hash));
         }
@@ -394,7 +396,7 @@ impl<S: Spill> Index<S> {
     }
 }
 
-/// Forget the memory of a list that is empty between two calls, if it is much.
+/// Free the memory of a list that is empty between two calls, if the list is large.
 pub fn give_back<T>(list: &mut Vec<T>) {
     debug_assert!(list.is_empty());
     if list.capacity() > KEPT {
@@ -402,7 +404,7 @@ pub fn give_back<T>(list: &mut Vec<T>) {
     }
 }
 
-/// What R3 and R4 know: the entries of a node.
+/// The part in which R3 and R4 differ: the entries of a node.
 pub trait Indexed {
     type Entries: Spill;
 
@@ -411,13 +413,13 @@ pub trait Indexed {
     /// Merge an insert or adjust that has been looked up.
     fn merge(&mut self, shell: &mut Shell, slot: usize, batch: &View<'_>, run: &mut Run, number: usize) -> Checked;
 
-    /// Note what the output must say about the node before stable(t) of the input in `slot`. True: it is done.
+    /// Note what the output must emit for the node before stable(t) of the input in `slot`. True: it leaves the index.
     fn settle(&mut self, shell: &Shell, id: u32, slot: usize, t: i64) -> bool;
 
-    /// The input in `slot` has no event here.
+    /// Remove the entry of the input in `slot`.
     fn forget_entry(&mut self, id: u32, slot: usize);
 
-    /// The smallest end in the node, but of inputs that have left, that is not below `t`; INF if there is none.
+    /// The smallest end in the node that is not below `t`, without inputs that have left; INF if there is none.
     fn next_due(index: &Index<Self::Entries>, id: u32, t: i64) -> i64;
 
     /// Whether the input in `slot` has an event here that is not fully frozen at MaxStable, and ends by `latest`.
@@ -426,7 +428,7 @@ pub trait Indexed {
     /// How many events the input in `slot` has here.
     fn copies(&self, id: u32, slot: usize) -> usize;
 
-    /// Quorum: show what enough inputs have of an unfrozen node and the output lacks.
+    /// Quorum: show the events of an unfrozen node that enough inputs have and the output lacks.
     fn show_agreed(&mut self, shell: &mut Shell, id: u32);
 
     /// How many joined inputs have more than `shown` events here.
@@ -448,7 +450,7 @@ pub trait Indexed {
         }
     }
 
-    /// Count the unfrozen events of each input anew, where the most of them lead.
+    /// Count the unfrozen events of each input again, if the input with the most of them leads.
     fn count_unfrozen(&mut self, shell: &mut Shell) {
         if !shell.policy.leads_by(Leader::Unfrozen) {
             return;
@@ -459,26 +461,26 @@ pub trait Indexed {
         }
     }
 
-    /// Most-unfrozen: the node becomes half frozen.
+    /// Most-unfrozen: subtract the events of a node that becomes half frozen.
     fn freeze_counted(&self, shell: &mut Shell, id: u32) {
         for slot in shell.inputs.order().to_vec() {
             shell.inputs.get_mut(slot).unfrozen -= self.copies(id, slot);
         }
     }
 
-    /// IV.D line 17 and IV.E line 18: every node that a stable(t) concerns, and only those.
+    /// Settle every node that a stable(t) concerns, and only those (IV.D line 17, IV.E line 18).
     fn freeze_nodes(&mut self, shell: &mut Shell, slot: usize, t: i64) {
         let index = self.index();
         let mut popped = std::mem::take(&mut index.popped);
         if shell.max_stable < shell.right_from && shell.right_from <= t {
-            // The merge becomes right: what it shows must be, also where it is not due.
+            // The merge becomes right: its half-frozen events must be right, also those that are not due.
             let nodes = &index.store.nodes;
             let is_concerned = |&id: &u32| nodes.get(id).vs < shell.max_stable && nodes.get(id).due >= t;
             popped.extend(nodes.ids().into_iter().filter(is_concerned));
         }
         index.store.wheel.pop_below(&mut index.store.nodes, t, &mut popped);
         if index.final_only && t == INF {
-            // Final-only shows at last what never ends; such nodes are due at no time. All others are due before.
+            // Final-only shows events without an end at stable(+inf). Such nodes have no due time; all others are due.
             popped = index.store.nodes.ids();
         }
         let is_counted = shell.policy.leads_by(Leader::Unfrozen);
@@ -497,11 +499,12 @@ pub trait Indexed {
         }
         let index = self.index();
         index.popped = popped;
-        index.say_rows(shell);
+        index.emit_rows(shell);
         index.tidy();
     }
 
-    /// The joined input with the largest stable point that has the event of a half-frozen node alive, ending by `latest`.
+    /// The joined input with the largest stable point that has a live event in a half-frozen node, with an end by
+    /// `latest`.
     fn witness(&self, shell: &Shell, id: u32, latest: i64) -> Option<usize> {
         furthest(shell, |slot| self.has_live_entry(id, slot, shell.max_stable, latest))
     }
@@ -534,18 +537,18 @@ pub fn apply_runs<A: Algorithm + Indexed>(
     Ok(())
 }
 
-/// The input that counts and `is_asked` for with the largest stable point, of equals the longest attached.
-pub fn furthest(shell: &Shell, is_asked: impl Fn(usize) -> bool) -> Option<usize> {
+/// The input that counts and `fits` with the largest stable point; of equals the longest attached.
+pub fn furthest(shell: &Shell, fits: impl Fn(usize) -> bool) -> Option<usize> {
     let mut best: Option<(usize, i64)> = None;
     for (slot, input) in shell.inputs.counting() {
-        if best.is_none_or(|(_, stable)| input.stable > stable) && is_asked(slot) {
+        if best.is_none_or(|(_, stable)| input.stable > stable) && fits(slot) {
             best = Some((slot, input.stable));
         }
     }
     best.map(|(slot, _)| slot)
 }
 
-/// The hash that the table sees: it takes its tag from the highest bits and the place from the lowest.
+/// The hash for the table, which takes its tag from the highest bits and the place from the lowest.
 #[inline]
 fn wide(hash: u32) -> u64 {
     u64::from(hash) << 32 | u64::from(hash)

@@ -1,4 +1,4 @@
-//! What the merge knows about its inputs: `lmerge/core/inputs.py` by slot numbers.
+//! The state of the inputs: `lmerge/core/inputs.py` by slot numbers.
 
 use crate::algorithm::Checked;
 use crate::columns::View;
@@ -8,14 +8,15 @@ use crate::policy::Policy;
 use crate::ties;
 use crate::violation::{Code, Violation};
 
-/// Elements with one Vs as (payload, Ve), in order; clearing keeps the memory, so that a new Vs costs nothing.
+/// Elements with one Vs as (payload, Ve), in order of delivery. Clearing keeps the memory, so a new Vs does not
+/// allocate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Said {
+pub struct ElementsAtVs {
     payloads: Vec<u8>,
     items: Vec<(usize, i64)>,
 }
 
-impl Said {
+impl ElementsAtVs {
     pub fn len(&self) -> usize {
         self.items.len()
     }
@@ -48,18 +49,18 @@ impl Said {
 
     /// How often `(payload, ve)` occurs.
     pub fn count(&self, payload: &[u8], ve: i64) -> u64 {
-        self.iter().filter(|&said| said == (payload, ve)).count() as u64
+        self.iter().filter(|&at_vs| at_vs == (payload, ve)).count() as u64
     }
 }
 
 /// The elements as (payload, Ve), sorted.
-pub fn in_order(said: &Said) -> Vec<(Vec<u8>, i64)> {
-    let mut elements: Vec<(Vec<u8>, i64)> = said.iter().map(|(payload, ve)| (payload.to_vec(), ve)).collect();
+pub fn in_order(at_vs: &ElementsAtVs) -> Vec<(Vec<u8>, i64)> {
+    let mut elements: Vec<(Vec<u8>, i64)> = at_vs.iter().map(|(payload, ve)| (payload.to_vec(), ve)).collect();
     elements.sort();
     elements
 }
 
-/// What an input must keep, as it was demanded; `strict` implies order and key.
+/// The properties that an input must keep, as they were demanded; `strict` implies order and key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Demands {
     pub insert_only: bool,
@@ -99,25 +100,25 @@ pub struct Input {
     pub joined: bool,
     /// Its own stable point.
     pub stable: i64,
-    /// Vs of its last insert, if there was one; the largest, where it promises no order and the highest insert leads.
+    /// Vs of its last insert, if there was one. If it promises no order and the highest insert leads: the largest Vs.
     pub last_vs: Option<i64>,
-    /// Events that can still be taken back, where the most of them lead.
+    /// Number of events that can still be removed, if the input with the most of them leads.
     pub unfrozen: usize,
-    /// Inserts and adjusts that came below the output's stable point, too late to matter.
+    /// Inserts and adjusts that came below the output's stable point, too late to have an effect.
     pub late: u64,
     /// R0-R2: its elements with that Vs, in order.
-    pub at_last_vs: Said,
+    pub at_last_vs: ElementsAtVs,
     /// R1: how many elements of the output's current Vs slot it has delivered, if `last_vs` is there.
     pub tie_count: usize,
-    /// R1: which, while that slot is out of step.
+    /// R1: these elements, while that slot is out of step.
     pub ties: ties::Delivered,
     /// R0-R2: inserts that came while it was joining.
     pub waiting: Vec<Element>,
-    /// Its stable point is too far ahead of the others'; it follows from the rest.
+    /// Its stable point is too far ahead of the others'; computed from other fields.
     pub held: bool,
     /// The others' lead is not measured by it until it has a new stable point.
     pub excused: bool,
-    /// R0-R2: all that it has inserted; None if that is not kept.
+    /// R0-R2: all events that it has inserted; None if they are not kept.
     pub delivered: Option<Delivered>,
 }
 
@@ -132,7 +133,7 @@ impl Input {
             last_vs: None,
             unfrozen: 0,
             late: 0,
-            at_last_vs: Said::default(),
+            at_last_vs: ElementsAtVs::default(),
             tie_count: 0,
             ties: ties::Delivered::default(),
             waiting: Vec::new(),
@@ -142,12 +143,12 @@ impl Input {
         }
     }
 
-    /// V.B: joined, active and not held, so its stable points move the output.
+    /// V.B: whether its stable points move the output: it is joined, active and not held.
     pub fn counts(&self) -> bool {
         self.leads() && !self.held
     }
 
-    /// Joined and active.
+    /// Whether it is joined and active.
     fn leads(&self) -> bool {
         self.joined && !self.observes
     }
@@ -157,7 +158,7 @@ impl Input {
         !self.excused && self.stable >= max_stable.saturating_sub(lead_max)
     }
 
-    /// Whether its next insert may not start at `vs`, by its stable point and its order.
+    /// Whether its stable point or its order forbids an insert at `vs`.
     #[inline]
     pub fn is_below_floor(&self, vs: i64) -> bool {
         vs < self.stable
@@ -165,9 +166,9 @@ impl Input {
                 && (Some(vs) < self.last_vs || (self.demands.strict && Some(vs) == self.last_vs)))
     }
 
-    // Checks that every algorithm makes.
+    // Checks of every algorithm.
 
-    /// Why an insert that lies below the input's floor, or ends before it starts, is a violation.
+    /// The violation of an insert that is below the input's floor or ends before it starts.
     pub fn refuse_insert(&self, slot: usize, batch: &View<'_>, index: usize) -> Box<Violation> {
         let (vs, ve) = (batch.vs(index), batch.ve(index));
         if ve < vs {
@@ -177,12 +178,12 @@ impl Input {
             return Violation::of(Code::InsertBelowStable, slot, batch, index).detail(self.stable);
         }
         let mut violation = Violation::of(Code::OutOfOrder, slot, batch, index).detail(self.last_vs.unwrap_or(NEG_INF));
-        // Equal Vs breaks only the strict promise: without it the input would still be ordered.
+        // An equal Vs breaks only the strict promise: the input is still ordered.
         violation.strictly = self.demands.strict && (Some(vs) == self.last_vs || !self.demands.ordered);
         violation
     }
 
-    /// Why an adjust is a violation whatever the index says.
+    /// Check an adjust as far as no look at the index is needed.
     pub fn check_adjust(&self, slot: usize, batch: &View<'_>, index: usize) -> Checked {
         let (vs, ve, vold) = (batch.vs(index), batch.ve(index), batch.vold(index));
         if ve < vs {
@@ -208,7 +209,7 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// `place`: its column in a snapshot, the first that no other has.
+    /// Add an input. `place`: its column in a snapshot, the first that no other has.
     pub fn add(&mut self, slot: usize, place: usize, input: Input) {
         if self.by_slot.len() <= slot {
             self.by_slot.resize_with(slot + 1, || None);
@@ -228,7 +229,7 @@ impl Inputs {
         self.order.retain(|&other| other != slot);
     }
 
-    /// Another algorithm runs from here on.
+    /// Drop the ties of all inputs: another algorithm runs from here on.
     pub fn forget_ties(&mut self) {
         self.by_slot.iter_mut().flatten().for_each(|input| input.ties.clear());
     }
@@ -260,7 +261,7 @@ impl Inputs {
             .filter(|(_, input)| input.counts())
     }
 
-    /// Whether none that is merged goes without a key.
+    /// Whether every input that is merged promises a key.
     pub fn all_promise_a_key(&self) -> bool {
         let mut inputs = self.order.iter().map(|&slot| self.get(slot));
         inputs.all(|input| input.demands.is_keyed() || input.observes)
@@ -278,7 +279,7 @@ impl Inputs {
         ranked
     }
 
-    /// Enter in all inputs whether their stables are held: `lmerge/core/lead.py`.
+    /// Set `held` of all inputs: `lmerge/core/lead.py`.
     pub fn mark_held(&mut self, max_stable: i64, policy: &Policy) -> bool {
         let Some(lead_max) = policy.lead_max else {
             return false;

@@ -1,9 +1,9 @@
-//! R0, R1 and R2 (IV.A-C): insert-only inputs in order of Vs. `lmerge/core/insert_only.py` says why each line is there.
+//! R0, R1 and R2 (IV.A-C): insert-only inputs in order of Vs. `lmerge/core/insert_only.py` gives the reasons.
 
 use crate::algorithm::{Algorithm, Checked, Shell, check_shell, observe, stable};
 use crate::columns::{Indices, View};
 use crate::element::{ADJUST, Element, INSERT, NEG_INF};
-use crate::input::{Input, Said};
+use crate::input::{ElementsAtVs, Input};
 use crate::payloads::Payloads;
 use crate::ties::{Slot, Step};
 use crate::violation::{Code, Violation};
@@ -11,11 +11,11 @@ use crate::violation::{Code, Violation};
 /// How elements with the largest Vs are distinguished.
 #[derive(Clone, Debug)]
 pub enum Ties {
-    /// R0: there are none. The last element is kept for a downgrade, and because it may be no event.
-    None(Said),
-    /// R1: by their order; the elements of the output's current slot.
+    /// R0: there is only one. It is kept for a downgrade, and because it may have an empty lifetime.
+    None(ElementsAtVs),
+    /// R1: by their order. The elements of the output's current slot.
     Ordered(Slot),
-    /// R2: by what they are.
+    /// R2: by their content.
     Unordered(Box<Payloads>),
 }
 
@@ -31,7 +31,7 @@ impl InsertOnly {
     pub fn r0() -> InsertOnly {
         InsertOnly {
             max_vs: None,
-            ties: Ties::None(Said::default()),
+            ties: Ties::None(ElementsAtVs::default()),
         }
     }
 
@@ -57,7 +57,7 @@ impl InsertOnly {
         Ok(())
     }
 
-    /// The input in `slot` delivers an element: whether that must be output.
+    /// Take an element that the input in `slot` delivers. Returns whether it must be output.
     #[inline]
     fn deliver(&mut self, shell: &mut Shell, slot: usize, vs: i64, ve: i64, payload: &[u8]) -> Result<bool, Code> {
         let max_stable = shell.max_stable;
@@ -84,7 +84,7 @@ impl InsertOnly {
         Ok(is_new)
     }
 
-    /// Whether this insert, with `vs >= max_vs`, is new; under R1 that may need the other inputs.
+    /// Whether this insert, with `vs >= max_vs`, is new. Under R1 this may need the other inputs.
     #[inline]
     fn step(&mut self, input: &mut Input, slot: usize, vs: i64, ve: i64, payload: &[u8]) -> Result<Step, Code> {
         let is_next_vs = Some(vs) > self.max_vs;
@@ -123,7 +123,7 @@ impl InsertOnly {
         Ok(if is_new { Step::New } else { Step::Known })
     }
 
-    /// What inputs must keep has changed: one has attached, or is not held to a promise any more.
+    /// Adapt to new demands on the inputs: an input has attached, or a promise is not demanded any more.
     pub fn demand(&mut self, shell: &mut Shell) {
         let Ties::Unordered(payloads) = &mut self.ties else {
             return;
@@ -146,7 +146,7 @@ impl InsertOnly {
         }
     }
 
-    /// Be as `kept` was. The input that has delivered since then is about to be removed.
+    /// Restore the state `kept`. The input that has delivered since then is about to be removed.
     fn go_back(&mut self, kept: InsertOnly) {
         self.max_vs = kept.max_vs;
         match (&mut self.ties, kept.ties) {
@@ -160,7 +160,7 @@ impl InsertOnly {
         let input = shell.inputs.get_mut(slot);
         let count = input.waiting.len();
         if count >= 1024 && count.is_power_of_two() {
-            input.waiting.retain(|old| old.vs >= max_stable); // now and then drop what is past
+            input.waiting.retain(|old| old.vs >= max_stable); // at powers of two: drop past inserts
         }
         let (vs, ve, payload) = (batch.vs(index), batch.ve(index), batch.payload(index).to_vec());
         input.waiting.push(Element {

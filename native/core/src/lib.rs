@@ -1,8 +1,8 @@
-//! The merge of lmerge without Python: R0-R4 of "Physically Independent Stream Merging" (Chandramouli, Maier, Goldstein;
-//! ICDE 2012) on whole batches of columns.
+//! The merge of lmerge without Python: R0-R4 of "Physically Independent Stream Merging" (Chandramouli, Maier,
+//! Goldstein; ICDE 2012) on whole batches of columns.
 //!
-//! `lmerge/core` is the definition; this crate does the same element by element, at the speed of the memory. The reasons
-//! for each rule stand there; here stand those for the data structures.
+//! `lmerge/core` is the definition. This crate does the same for each element, at the speed of the memory. The reasons
+//! for the rules are in `lmerge/core`; here are the reasons for the data structures.
 //!
 //! | module | what |
 //! |---|---|
@@ -12,12 +12,12 @@
 //! | `insert_only`, `ties`, `r3`, `r4`, `in3t`, `ends`, `switch` | the algorithms, and from one to another |
 //! | `arena`, `nodes`, `wheel`, `store`, `index` | payloads; nodes; due times; the three together; with look-up by key |
 //! | `following` | which inputs the output follows, by the policy |
-//! | `r3minus`, `cleanse` | what the paper compares R3 with |
-//! | `limit` | what any merge by key must at least do, for the benchmark |
-//! | `merge`, `sharded`, `state` | one running merge; the face, which can share it out; snapshots |
+//! | `r3minus`, `cleanse` | the algorithms that the paper compares R3 with |
+//! | `limit` | the minimal work of any merge by key, for the benchmark |
+//! | `merge`, `sharded`, `state` | one running merge; the interface, which can divide it into shards; snapshots |
 //! | `wire` | the messages that carry batches |
 //! | `tdb` | the live events of one stream, for clients |
-//! | `digests` | what one input has said, in numbers that can be compared |
+//! | `digests` | counts and sums of one input's events, for comparison with other inputs |
 
 pub mod algorithm;
 pub mod arena;

@@ -1,12 +1,12 @@
 //! The limit for a merge by key: one hash-table probe per element over the same data, for `bench/core_throughput.py`.
 //!
-//! What it does per insert or adjust: hash (Vs, payload) with the keyed hash of the index, find the key in a table, compare
-//! it where it is stored; if it is absent and not older than the stable point, copy the key into a queue and enter it.
-//! Per stable: drop keys from the front of the queue while their events have ended, and free chunks of payloads as a whole.
-//! Keys leave in the order in which they came, which is the cheapest way there is.
+//! For each insert or adjust it hashes (Vs, payload) with the keyed hash of the index, finds the key in a table, and
+//! compares it in its place. If the key is absent and not older than the stable point, it copies the key into a queue
+//! and enters it. For each stable it drops keys from the front of the queue while their events have ended, and frees
+//! whole chunks of payloads. Keys leave in the order in which they came, which is the cheapest way.
 //!
-//! What it does not do: no output, no entries per input, no promises checked, no due times, no compatibility, no memory
-//! returned but in order. So it gives no merge: it is what any merge of these streams by key must at least do.
+//! It has no output, no entries per input, no checks of promises, no due times and no compatibility, and frees memory
+//! only in order. So it is no merge. It is the minimal work of any merge of these streams by key.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hasher};
@@ -30,7 +30,7 @@ struct Key {
     len: u32,
 }
 
-/// See the head of this module. Keys and chunks are numbered from the beginning; the first of each that is there is kept.
+/// See the head of this module. Keys and chunks are numbered from the beginning; the number of the first one is kept.
 #[derive(Debug)]
 pub struct Limit {
     table: HashTable<(u64, usize)>,
@@ -66,7 +66,7 @@ impl Limit {
         self.keys.is_empty()
     }
 
-    /// Probe once per element; how many keys were new.
+    /// Probe once for each element. Returns how many keys were new.
     pub fn apply(&mut self, batch: &View<'_>) -> usize {
         let mut news = 0;
         for index in 0..batch.len() {

@@ -1,8 +1,8 @@
-//! One running merge, its inputs known by slot numbers.
+//! One running merge. Its inputs are identified by slot numbers.
 //!
-//! Names, incarnations, the choice of the algorithm and every message are the caller's (`lmerge/core/merge.py`), the same for
-//! this implementation and the one in Python. Pure and deterministic: no clock, no I/O, the same calls in the same order
-//! give the same output.
+//! The caller (`lmerge/core/merge.py`) handles names, incarnations, the choice of the algorithm and all messages, the
+//! same for this implementation and the one in Python. Pure and deterministic: no clock, no I/O. The same calls in the
+//! same order give the same output.
 
 use crate::algorithm::{self, Algorithm, Checked, Shell};
 use crate::columns::{Columns, Indices, View};
@@ -35,8 +35,8 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub fn parse(word: &str) -> Option<Kind> {
-        Some(match word {
+    pub fn parse(name: &str) -> Option<Kind> {
+        Some(match name {
             "r0" => Kind::R0,
             "r1" => Kind::R1,
             "r2" => Kind::R2,
@@ -47,7 +47,7 @@ impl Kind {
         })
     }
 
-    pub fn word(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         ["r0", "r1", "r2", "r3", "r4", "r3-"][self as usize]
     }
 }
@@ -101,20 +101,20 @@ impl Running {
         }
     }
 
-    /// What inputs must keep has changed.
+    /// Adapt to new demands on the inputs.
     fn demand(&mut self, shell: &mut Shell) {
         if let Running::InsertOnly(algorithm) = self {
             algorithm.demand(shell);
         }
     }
 
-    /// Whether the index itself says what the output has shown.
+    /// Whether the index contains the output events.
     fn keeps_events(&self, policy: &Policy) -> bool {
         !matches!(self, Running::InsertOnly(_)) && policy.show != Show::Final
     }
 }
 
-/// What one or more calls have caused.
+/// The results of one or more calls.
 #[derive(Debug, Default)]
 pub struct Taken {
     pub batch: Columns,
@@ -124,7 +124,7 @@ pub struct Taken {
     pub broken: Vec<Violation>,
 }
 
-/// One merge. Times are `i64`; a slot is a small number that the caller uses again after `remove`.
+/// One merge. Times are `i64`. A slot is a small number that the caller uses again after `remove`.
 #[derive(Debug)]
 pub struct Merge {
     pub(crate) shell: Shell,
@@ -135,7 +135,7 @@ pub struct Merge {
 }
 
 impl Merge {
-    /// `track_live`: keep the output's live events also where the algorithm does without.
+    /// `track_live`: keep the output's live events also where the algorithm does not need them.
     pub fn new(kind: Kind, policy: Policy, closing: Closing, track_live: bool) -> Merge {
         let running = Running::new(kind, &policy);
         let mut merge = Merge {
@@ -148,7 +148,7 @@ impl Merge {
         merge
     }
 
-    /// Keep what inputs deliver under R0-R2. Before any attaches.
+    /// Keep what inputs deliver under R0-R2. To be called before an input attaches.
     pub fn keep_delivered(&mut self) {
         self.keeps_delivered = true;
     }
@@ -176,8 +176,8 @@ impl Merge {
         self.shell.inputs.get(slot)
     }
 
-    /// V.B: `joined`: its stable points count at once; otherwise when MaxStable reaches `join_at`. `place`: see
-    /// [`Inputs::add`](crate::input::Inputs::add).
+    /// Attach an input (V.B). `joined`: its stable points count at once; otherwise when MaxStable reaches `join_at`.
+    /// `place`: see [`Inputs::add`](crate::input::Inputs::add).
     pub fn attach(
         &mut self,
         slot: usize,
@@ -198,19 +198,19 @@ impl Merge {
         self.running.demand(&mut self.shell);
     }
 
-    /// What the input must keep has changed.
+    /// Change the properties that the input must keep.
     pub fn demand(&mut self, slot: usize, demands: Demands) {
         self.shell.inputs.get_mut(slot).demands = demands;
         self.running.demand(&mut self.shell);
     }
 
-    /// Forget the input and, by and by, its entries: see [`retired`].
+    /// Remove the input and, in later calls, its entries: see [`retired`].
     pub fn remove(&mut self, slot: usize) {
         self.shell.inputs.remove(slot);
         self.running.as_dyn().forget(slot);
     }
 
-    /// Whether an input can have this slot: no other has it, or has left entries in it.
+    /// Whether an input can have this slot: no input uses it, and no input that has left has entries in it.
     pub fn is_free(&self, slot: usize) -> bool {
         let has_entries = match &self.running {
             Running::R3(running) => running.index.retired.has(slot),
@@ -220,7 +220,7 @@ impl Merge {
         !has_entries && !self.shell.inputs.is_attached(slot)
     }
 
-    /// Forget at once what is left of the entries of inputs that have gone.
+    /// Remove at once all remaining entries of inputs that have left.
     pub fn forget_retired(&mut self) {
         match &mut self.running {
             Running::R3(running) => retired::finish(running),
@@ -229,7 +229,7 @@ impl Merge {
         }
     }
 
-    /// Nodes that were looked at so far for entries of inputs that have gone.
+    /// Number of nodes that were swept so far of entries of inputs that have left.
     pub fn swept(&self) -> u64 {
         match &self.running {
             Running::R3(running) => running.index.retired.swept,
@@ -238,12 +238,12 @@ impl Merge {
         }
     }
 
-    /// Those that remain may agree on closing now.
+    /// Let the inputs that remain decide again, on closing for example.
     pub fn after_detach(&mut self) {
         algorithm::after_detach(self.running.as_dyn(), &mut self.shell);
     }
 
-    /// Nobody's lead is measured by the input until it has a new stable point.
+    /// Do not measure the lead of others by the input until it has a new stable point.
     pub fn excuse(&mut self, slot: usize) {
         self.shell.inputs.get_mut(slot).excused = true;
         self.after_detach();
@@ -268,7 +268,7 @@ impl Merge {
         merged
     }
 
-    /// The same for some of its elements.
+    /// Merge the elements of `batch` at `indices`.
     pub(crate) fn apply_at(&mut self, slot: usize, batch: &View<'_>, indices: Indices<'_>) -> Checked {
         match &mut self.running {
             Running::InsertOnly(running) => running.apply(&mut self.shell, slot, batch, indices),
@@ -297,7 +297,7 @@ impl Merge {
         count as u32
     }
 
-    /// Run another algorithm: anything before the first element; once `started`, something more general.
+    /// Run another algorithm: any before the first element; once `started`, a more general one.
     pub fn switch(&mut self, kind: Kind, started: bool) {
         let new = Running::new(kind, &self.shell.policy);
         let old = std::mem::replace(&mut self.running, new);
@@ -323,13 +323,13 @@ impl Merge {
         }
     }
 
-    /// Whether two live events of the output, or of an input, have one (Vs, payload). Asked under R0-R2 only.
+    /// Whether two live events of the output, or of one input, have one (Vs, payload). Under R0-R2 only.
     pub fn repeats_a_key(&self) -> bool {
         let live = self.shell.live.as_ref().expect("a switch needs the live output");
         repeats_a_key(&self.shell, live)
     }
 
-    /// Keep what the input delivers where that is asked for, and forget it where an index has it.
+    /// Begin to keep what the input delivers if that is required; drop it where an index has it.
     fn begin_delivered(&mut self, slot: usize, from_the_start: bool) {
         let is_kept = self.keeps_delivered && matches!(self.running, Running::InsertOnly(_));
         let input = self.shell.inputs.get_mut(slot);
@@ -340,7 +340,7 @@ impl Merge {
         }
     }
 
-    /// What has happened since the last call.
+    /// Return and clear the results since the last call.
     pub fn take(&mut self) -> Taken {
         self.shell.changes = 0;
         Taken {
@@ -350,7 +350,7 @@ impl Merge {
         }
     }
 
-    /// All live output events as (vs, payload, ve), in no useful order; None if they are not known.
+    /// All live output events as (vs, payload, ve), in no useful order; None if they are not tracked.
     pub(crate) fn shown(&self) -> Option<Vec<(i64, &[u8], i64)>> {
         if let Some(live) = &self.shell.live {
             return Some(live.events());
@@ -395,7 +395,7 @@ impl Merge {
         Some(events)
     }
 
-    /// Live output events where they are tracked apart from the index.
+    /// Number of live output events where they are tracked separately from the index.
     pub fn live_count(&self) -> Option<usize> {
         self.shell.live.as_ref().map(Live::len)
     }
@@ -410,7 +410,7 @@ impl Merge {
         }
     }
 
-    /// Nodes that stables have looked at so far.
+    /// Number of nodes that stables have visited so far.
     pub fn visits(&self) -> u64 {
         match &self.running {
             Running::InsertOnly(_) | Running::R3Minus(_) => 0,
@@ -449,13 +449,13 @@ impl Merge {
         assert_eq!(
             self.shell.live.is_some(),
             has_live,
-            "live output events where they are wanted"
+            "live output events where they are needed"
         );
         assert!(self.shell.announced == NEG_INF || self.shell.announced <= self.shell.max_stable);
     }
 
     fn new_live(&self) -> Option<Live> {
-        let is_wanted = self.track_live && !self.running.keeps_events(&self.shell.policy);
-        is_wanted.then(|| Live::new(self.shell.announced))
+        let is_needed = self.track_live && !self.running.keeps_events(&self.shell.policy);
+        is_needed.then(|| Live::new(self.shell.announced))
     }
 }

@@ -1,9 +1,9 @@
-//! The nodes of an index: 48 bytes each, in pages that go back to the system when they are empty.
+//! The nodes of an index: 48 bytes each, in pages that are freed when they are empty.
 //!
-//! A node holds what everybody says about one (Vs, payload). Inputs that agree share one end: the *common* end, with a
-//! bit for each input that has the event. So a node does not grow with the number of inputs, and an input that repeats
-//! what is known sets a bit. Where inputs disagree, or one has several ends (R4), or a slot is beyond the bits, the node's
-//! entries are *spilled* to a place of their own until they agree again.
+//! A node holds the entries of the output and of all inputs for one (Vs, payload). Inputs with the same end share it:
+//! the *common* end, with a bit for each input that has the event. So a node does not grow with the number of inputs,
+//! and an input that repeats an event only sets a bit. Where the ends of inputs differ, or an input has several ends
+//! (R4), or a slot has no bit, the node's entries are *spilled* to a separate place until they agree again.
 
 use crate::arena::Place;
 use crate::element::{INF, NEG_INF};
@@ -23,12 +23,12 @@ const SPILLED: u64 = 1 << BITS;
 #[repr(C)]
 pub struct Node {
     pub vs: i64,
-    /// When a stable must look at the node; `INF`: never, and it is not in the wheel.
+    /// The time at which a stable must visit the node; `INF`: never, and it is not in the wheel.
     pub due: i64,
     /// The output's end, or NONE. In R4, of a spilled node, meaningless.
     pub out: i64,
-    /// The end that all inputs in `has` give; of a spilled node, where its entries are; of an unused one, the next of its
-    /// page.
+    /// The end of all inputs in `has`. Of a spilled node: the place of its entries. Of an unused one: the next unused
+    /// node of its page.
     pub common: i64,
     /// Inputs by slot that have the event.
     pub has: u64,
@@ -36,7 +36,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Where the spilled entries are, or NIL.
+    /// The place of the spilled entries, or NIL.
     #[inline]
     pub fn spill(&self) -> u32 {
         if self.has == SPILLED { self.common as u32 } else { NIL }
@@ -77,7 +77,7 @@ struct Page {
 #[derive(Debug, Default)]
 pub struct Nodes {
     pages: Vec<Option<Page>>,
-    /// Pages with room, and numbers of absent pages: always the lowest, so that the upper pages become empty.
+    /// Pages with room, and numbers of absent pages. The lowest is used first, so that the upper pages become empty.
     room: std::collections::BTreeSet<u32>,
     absent: std::collections::BTreeSet<u32>,
     /// The first page with room, if there is one.
@@ -190,7 +190,7 @@ impl Nodes {
         self.pages.len()
     }
 
-    /// Append those that are in a page.
+    /// Append the numbers of the nodes in use of a page.
     pub fn ids_of_page(&self, number: usize, ids: &mut Vec<u32>) {
         let Some(page) = &self.pages[number] else { return };
         for (within, node) in page.nodes.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! R2: the elements at MaxVs by what they are. `R2` in `lmerge/core/insert_only.py` says when what counts.
+//! R2: the elements at MaxVs by their content. `R2` in `lmerge/core/insert_only.py` defines when keys or copies count.
 
 use std::collections::HashSet;
 
@@ -6,29 +6,29 @@ use ahash::RandomState;
 use hashbrown::HashTable;
 
 use crate::algorithm::Shell;
-use crate::input::{Said, in_order};
-use crate::switch::carried;
+use crate::input::{ElementsAtVs, in_order};
+use crate::switch::merged_inputs;
 
-/// A table larger than this is given back when its Vs has passed: clearing costs its size.
+/// A table larger than this is freed when its Vs has passed, because clearing takes time in proportion to its size.
 const TABLE_KEPT: usize = 256;
 
-/// What R2 has output at MaxVs.
+/// The output of R2 at MaxVs.
 #[derive(Clone, Debug)]
 pub struct Payloads {
     /// While all inputs promise a key: one event of each payload is output.
     pub is_keyed: bool,
-    /// Otherwise only of the inputs that do.
+    /// The payloads. While not all promise a key: only those of the inputs that do.
     keys: Keys,
-    /// What is counted: all elements where the key does not tell, else those with an empty lifetime.
+    /// The counted elements: all while the key does not decide, else those with an empty lifetime.
     copies: Copies,
 }
 
-/// The payloads of events, each with the inputs that have delivered it, so that one that breaks the key is found out.
+/// The payloads of events, each with the inputs that have delivered it. This shows when an input breaks its key.
 #[derive(Clone, Debug, Default)]
 struct Keys {
     /// Payloads with their ends in the output.
-    said: Said,
-    /// Inputs by slot, for slots that have a bit; the others stand in `far`.
+    elements: ElementsAtVs,
+    /// Inputs by slot, for slots that have a bit; the others are in `far`.
     bits: Vec<u64>,
     far: HashSet<(usize, usize)>,
     table: HashTable<(u64, u32)>,
@@ -38,11 +38,11 @@ struct Keys {
 /// Elements, each with how often it was output, and how often each input has delivered it.
 #[derive(Clone, Debug, Default)]
 struct Copies {
-    said: Said,
+    elements: ElementsAtVs,
     table: HashTable<(u64, u32)>,
     state: RandomState,
     output: Vec<u32>,
-    /// By slot: the copies by place in `said`, as far as the input has any. Of use while the input is at MaxVs.
+    /// By slot: the copies by place in `elements`, as far as the input has any. Valid while the input is at MaxVs.
     by_slot: Vec<Vec<u32>>,
 }
 
@@ -59,12 +59,12 @@ impl Default for Payloads {
 impl Payloads {
     pub fn clear(&mut self) {
         self.keys.clear();
-        if !self.copies.said.is_empty() {
+        if !self.copies.elements.is_empty() {
             self.copies.clear();
         }
     }
 
-    /// The input in `slot` comes to MaxVs: what it has delivered before counts no more.
+    /// Note that the input in `slot` has reached MaxVs: what it delivered before does not count any more.
     #[inline]
     pub fn begin(&mut self, slot: usize) {
         if let Some(counts) = self.copies.by_slot.get_mut(slot) {
@@ -72,7 +72,8 @@ impl Payloads {
         }
     }
 
-    /// The input in `slot` delivers an element: whether that is new. None: it has promised a key and breaks it.
+    /// Take an element that the input in `slot` delivers. Returns whether it is new; None if it breaks the promised
+    /// key.
     #[inline]
     pub fn deliver(&mut self, slot: usize, promises: bool, is_event: bool, payload: &[u8], ve: i64) -> Option<bool> {
         if is_event && self.is_keyed {
@@ -84,8 +85,9 @@ impl Payloads {
         Some(self.copies.deliver(slot, payload, ve))
     }
 
-    /// Take `shown` as what was output at MaxVs, which is `vs`, and merge once more what the inputs have delivered there.
-    /// What of that was not output, and is to be, in order of attachment, then of the elements. O(slot).
+    /// Take `shown` as the output at MaxVs, which is `vs`, and merge again the elements that the inputs have delivered
+    /// there. Returns the elements that were not output and must be, in order of attachment, then of the elements.
+    /// O(slot).
     pub fn settle(&mut self, shown: Vec<(Vec<u8>, i64)>, vs: i64, shell: &Shell) -> Vec<(Vec<u8>, i64)> {
         self.clear();
         self.copies.by_slot.clear();
@@ -97,7 +99,7 @@ impl Payloads {
             }
         }
         let mut more = Vec::new();
-        for slot in carried(shell) {
+        for slot in merged_inputs(shell) {
             let input = shell.inputs.get(slot);
             if input.last_vs != Some(vs) {
                 continue;
@@ -121,13 +123,13 @@ impl Payloads {
         more
     }
 
-    /// What was output at MaxVs, while the key tells.
+    /// The output at MaxVs, while the key decides.
     pub fn shown(&self) -> Vec<(Vec<u8>, i64)> {
-        let copies = (0..self.copies.said.len()).flat_map(|at| {
+        let copies = (0..self.copies.elements.len()).flat_map(|at| {
             let times = self.copies.output[at] as usize;
-            std::iter::repeat_n(self.copies.said.get(at), times)
+            std::iter::repeat_n(self.copies.elements.get(at), times)
         });
-        let events = self.keys.said.iter();
+        let events = self.keys.elements.iter();
         events
             .chain(copies)
             .map(|(payload, ve)| (payload.to_vec(), ve))
@@ -140,23 +142,23 @@ impl Payloads {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.keys.said.is_empty() && self.copies.said.is_empty()
+        self.keys.elements.is_empty() && self.copies.elements.is_empty()
     }
 
-    /// A payload of a snapshot, with its end in the output and the inputs that have delivered it.
+    /// Load a payload of a snapshot, with its end in the output and the inputs that have delivered it.
     pub fn load_key(&mut self, payload: &[u8], ve: i64, slots: &[usize]) {
         let (at, _) = self.keys.enter(payload, ve);
         slots.iter().for_each(|&slot| self.keys.mark(at, slot));
     }
 
-    /// An element of a snapshot that was output so many times.
+    /// Load an element of a snapshot that was output `copies` times.
     pub fn load_copies(&mut self, payload: &[u8], ve: i64, copies: u32) {
         self.copies.add(payload, ve, copies);
     }
 
-    /// The input in `slot` has delivered these at MaxVs, which is `vs`.
-    pub fn load_input(&mut self, slot: usize, said: &Said, vs: i64) {
-        for (payload, ve) in said.iter().filter(|&(_, ve)| ve == vs || !self.is_keyed) {
+    /// Load the elements that the input in `slot` has delivered at MaxVs, which is `vs`.
+    pub fn load_input(&mut self, slot: usize, elements: &ElementsAtVs, vs: i64) {
+        for (payload, ve) in elements.iter().filter(|&(_, ve)| ve == vs || !self.is_keyed) {
             let at = self.copies.enter(payload, ve);
             *self.copies.count(slot, at) += 1;
         }
@@ -164,9 +166,9 @@ impl Payloads {
 
     /// Payloads in order, each with its end and the slots that have delivered it.
     pub fn keys(&self) -> Vec<(&[u8], i64, Vec<usize>)> {
-        let mut keys: Vec<_> = (0..self.keys.said.len())
+        let mut keys: Vec<_> = (0..self.keys.elements.len())
             .map(|at| {
-                let (payload, ve) = self.keys.said.get(at);
+                let (payload, ve) = self.keys.elements.get(at);
                 (payload, ve, self.keys.slots(at))
             })
             .collect();
@@ -174,9 +176,9 @@ impl Payloads {
         keys
     }
 
-    /// What is counted, in order, each with how often it was output.
+    /// The counted elements in order, each with how often it was output.
     pub fn copies(&self) -> Vec<(&[u8], i64, u32)> {
-        let output = self.copies.said.iter().zip(&self.copies.output);
+        let output = self.copies.elements.iter().zip(&self.copies.output);
         let mut copies: Vec<_> = output.map(|((payload, ve), &copies)| (payload, ve, copies)).collect();
         copies.sort_unstable();
         copies
@@ -184,7 +186,7 @@ impl Payloads {
 
     /// Assert every invariant of the inputs at `vs`, which is MaxVs.
     pub fn check(&self, shell: &Shell, vs: i64) {
-        for slot in carried(shell) {
+        for slot in merged_inputs(shell) {
             let input = shell.inputs.get(slot);
             if input.last_vs != Some(vs) {
                 continue;
@@ -192,7 +194,10 @@ impl Payloads {
             for (payload, ve) in input.at_last_vs.iter() {
                 if ve > vs && (self.is_keyed || input.demands.is_keyed()) {
                     let at = self.keys.find(payload).expect("a payload that was noted");
-                    assert!(self.keys.has(at, slot), "who has delivered a payload was not noted");
+                    assert!(
+                        self.keys.has(at, slot),
+                        "the input that delivered a payload was not noted"
+                    );
                 }
                 if ve == vs || !self.is_keyed {
                     let at = self.copies.find(payload, ve).expect("an element that was counted");
@@ -214,13 +219,13 @@ impl Payloads {
 
 impl Keys {
     fn clear(&mut self) {
-        self.said.clear();
+        self.elements.clear();
         self.bits.clear();
         self.far.clear();
         clear_table(&mut self.table);
     }
 
-    /// The input delivers `payload`: whether that is new. None: it has done so before.
+    /// Take `payload` from an input. Returns whether it is new; None if the input has delivered it before.
     #[inline]
     fn deliver(&mut self, payload: &[u8], ve: i64, slot: usize) -> Option<bool> {
         let (at, is_new) = self.enter(payload, ve);
@@ -233,22 +238,22 @@ impl Keys {
 
     fn find(&self, payload: &[u8]) -> Option<usize> {
         let hash = self.state.hash_one(payload);
-        let is_it = |&(other, at): &(u64, u32)| other == hash && self.said.get(at as usize).0 == payload;
+        let is_it = |&(other, at): &(u64, u32)| other == hash && self.elements.get(at as usize).0 == payload;
         self.table.find(hash, is_it).map(|&(_, at)| at as usize)
     }
 
-    /// The place of `payload`, and whether it had none; it then has the end `ve`.
+    /// The place of `payload`, and whether it is a new place. A new one has the end `ve`.
     fn enter(&mut self, payload: &[u8], ve: i64) -> (usize, bool) {
         let hash = self.state.hash_one(payload);
-        let said = &self.said;
-        let found = self
-            .table
-            .find(hash, |&(other, at)| other == hash && said.get(at as usize).0 == payload);
+        let elements = &self.elements;
+        let found = self.table.find(hash, |&(other, at)| {
+            other == hash && elements.get(at as usize).0 == payload
+        });
         if let Some(&(_, at)) = found {
             return (at as usize, false);
         }
-        let at = self.said.len();
-        self.said.push(payload, ve);
+        let at = self.elements.len();
+        self.elements.push(payload, ve);
         self.bits.push(0);
         self.table.insert_unique(hash, (hash, at as u32), |&(hash, _)| hash);
         (at, true)
@@ -288,12 +293,12 @@ impl Keys {
 
 impl Copies {
     fn clear(&mut self) {
-        self.said.clear();
+        self.elements.clear();
         self.output.clear();
         clear_table(&mut self.table);
     }
 
-    /// The input in `slot` delivers an element: whether it has done so more often than the output.
+    /// Take an element that the input in `slot` delivers. Returns whether the input has it more often than the output.
     fn deliver(&mut self, slot: usize, payload: &[u8], ve: i64) -> bool {
         let at = self.enter(payload, ve);
         let count = self.count(slot, at);
@@ -322,20 +327,20 @@ impl Copies {
 
     fn find(&self, payload: &[u8], ve: i64) -> Option<usize> {
         let hash = self.state.hash_one((payload, ve));
-        let is_it = |&(other, at): &(u64, u32)| other == hash && self.said.get(at as usize) == (payload, ve);
+        let is_it = |&(other, at): &(u64, u32)| other == hash && self.elements.get(at as usize) == (payload, ve);
         self.table.find(hash, is_it).map(|&(_, at)| at as usize)
     }
 
     /// The place of an element.
     fn enter(&mut self, payload: &[u8], ve: i64) -> usize {
         let hash = self.state.hash_one((payload, ve));
-        let said = &self.said;
-        let is_it = |&(other, at): &(u64, u32)| other == hash && said.get(at as usize) == (payload, ve);
+        let elements = &self.elements;
+        let is_it = |&(other, at): &(u64, u32)| other == hash && elements.get(at as usize) == (payload, ve);
         if let Some(&(_, at)) = self.table.find(hash, is_it) {
             return at as usize;
         }
-        let at = self.said.len();
-        self.said.push(payload, ve);
+        let at = self.elements.len();
+        self.elements.push(payload, ve);
         self.output.push(0);
         self.table.insert_unique(hash, (hash, at as u32), |&(hash, _)| hash);
         at

@@ -1,4 +1,4 @@
-//! When the output shows an event, and when it closes: `lmerge/core/policy.py` by numbers.
+//! Decides when the output shows an event, and when it closes: `lmerge/core/policy.py` by numbers.
 
 use crate::element::{INF, NEG_INF};
 
@@ -21,7 +21,7 @@ pub enum Leader {
 }
 
 /// An output policy. `reflects_adjusts`: location 1. `lag` in time units, not negative. `quorum_percent`: 0 where
-/// `quorum` counts inputs. `lead_max`: how far one input may be ahead of the next, positive; None: any
+/// `quorum` counts inputs. `lead_max`: by how much one input may be ahead of the next, positive; None: no bound
 /// (`lmerge/core/lead.py`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
@@ -34,7 +34,7 @@ pub struct Policy {
     pub lead_max: Option<i64>,
 }
 
-/// The paper's: show an event at once, adjust it only when compatibility demands it.
+/// The paper's policy: show an event at once, adjust it only when compatibility requires it.
 pub const LAZY: Policy = Policy {
     show: Show::First,
     reflects_adjusts: false,
@@ -50,13 +50,13 @@ impl Policy {
         self.show == Show::First && !self.reflects_adjusts
     }
 
-    /// Whether the input with this measure leads, where one does.
+    /// Whether the policy shows the leading input, and this measure decides which input leads.
     #[inline]
     pub fn leads_by(&self, leader: Leader) -> bool {
         self.show == Show::Leading && self.leader == leader
     }
 
-    /// How many of `joined` inputs make a quorum: at least one, at most all.
+    /// The number of `joined` inputs that make a quorum: at least one, at most all.
     pub fn enough(&self, joined: usize) -> usize {
         let needed = if self.quorum_percent > 0 {
             (self.quorum_percent * joined).div_ceil(100)
@@ -66,7 +66,7 @@ impl Policy {
         needed.max(1)
     }
 
-    /// The stable point that the output may say when an input says `t`.
+    /// The stable point that the output may have when an input has delivered stable(`t`).
     pub fn held_back(&self, t: i64) -> i64 {
         if t == INF || t == NEG_INF {
             t
@@ -76,7 +76,7 @@ impl Policy {
     }
 }
 
-/// Law 5: how many joined inputs must have said stable(+inf). None: all of them.
+/// How many joined inputs must have delivered stable(+inf) (law 5, docs/laws.md). None: all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closing(pub Option<usize>);
 

@@ -1,10 +1,10 @@
-//! Algorithm R3 (IV.D) on in2t: (Vs, payload) is a key, so an input has at most one end for a node. The lines of the listing are
-//! named in `lmerge/core/r3.py`.
+//! Algorithm R3 (IV.D) on in2t: (Vs, payload) is a key, so an input has at most one end for a node. `lmerge/core/r3.py`
+//! maps the lines of the listing to the code.
 
 use crate::algorithm::{Algorithm, Checked, Shell, check_shell};
 use crate::columns::{Indices, View};
 use crate::element::{INF, INSERT};
-use crate::following::{follows, quorum, wants};
+use crate::following::{follows, quorum, should_show};
 use crate::index::{Index, Indexed, Run, Spill, apply_runs, furthest};
 use crate::nodes::{BITS, NIL, NONE};
 use crate::policy::{Leader, Show};
@@ -38,13 +38,13 @@ impl R3 {
         }
     }
 
-    /// After nodes were adopted: enter them all at their due times, which follow from the entries but for `dues`.
+    /// Enter all adopted nodes at their due times. These follow from the entries, except for those in `dues`.
     pub fn rebuild(&mut self, max_stable: i64, dues: &[EndRow]) {
         self.index
             .rebuild(max_stable, dues, |index, id| R3::next_due(index, id, max_stable));
     }
 
-    /// Enter what an input has delivered before a switch. True: the output has not shown it, and does now.
+    /// Enter an event that an input delivered before a switch. True: the output had not shown it, and shows it now.
     pub fn adopt_delivered(&mut self, slot: usize, vs: i64, payload: &[u8], ve: i64, max_stable: i64) -> bool {
         let mut id = self.index.find(self.index.hash(vs, payload), vs, payload);
         let is_new = id == NIL;
@@ -59,13 +59,13 @@ impl R3 {
         is_new
     }
 
-    /// The end that an input gives, or NONE.
+    /// The end of the event on an input, or NONE.
     #[inline]
     pub fn end(&self, id: u32, slot: usize) -> i64 {
         end(&self.index, id, slot)
     }
 
-    /// The input in `slot` now gives the end `ve`, or has no event: NONE.
+    /// Set the end of the event on the input in `slot`. NONE: it has no event.
     #[inline]
     pub fn set_end(&mut self, id: u32, slot: usize, ve: i64) {
         let node = self.index.store.nodes.get_mut(id);
@@ -90,7 +90,7 @@ impl R3 {
         let (common, has) = (node.common, node.has);
         if node.spill() == NIL {
             if ve == NONE {
-                return; // a slot without a bit that has nothing
+                return; // a slot without a bit, and without an event
             }
             let ends = self.index.spill(id);
             ends.extend(
@@ -132,57 +132,57 @@ impl R3 {
         }
     }
 
-    /// V.A: an input has changed its entry; whether the output follows at once is the policy's choice. `had`: whether it had
-    /// an event here before.
+    /// Let the output follow an entry that an input has changed, if the policy shows the change at once (V.A). `had`:
+    /// whether the input had an event here before.
     fn follow(&mut self, shell: &mut Shell, id: u32, slot: usize, had: bool, payload: &[u8]) {
-        let said = self.end(id, slot);
+        let input_end = self.end(id, slot);
         let node = self.index.store.nodes.get(id);
         let (vs, shown) = (node.vs, node.out);
         let unfrozen = vs >= shell.max_stable;
         if unfrozen && shell.policy.leads_by(Leader::Unfrozen) {
             let input = shell.inputs.get_mut(slot);
-            input.unfrozen = input.unfrozen + usize::from(said != NONE) - usize::from(had);
+            input.unfrozen = input.unfrozen + usize::from(input_end != NONE) - usize::from(had);
         }
         if shown == NONE {
-            if said != NONE && unfrozen && self.wants(shell, id, slot) {
-                self.index.store.nodes.get_mut(id).out = said;
-                shell.emit_insert(vs, said, payload);
+            if input_end != NONE && unfrozen && self.should_show(shell, id, slot) {
+                self.index.store.nodes.get_mut(id).out = input_end;
+                shell.emit_insert(vs, input_end, payload);
             }
-        } else if said != shown && follows(shell, slot) && self.agreed(shell, id, said) {
-            if said == NONE {
+        } else if input_end != shown && follows(shell, slot) && self.agreed(shell, id, input_end) {
+            if input_end == NONE {
                 if unfrozen {
                     self.index.store.nodes.get_mut(id).out = NONE;
                     shell.emit_adjust(vs, shown, vs, payload);
                 }
-            } else if unfrozen || said >= shell.max_stable {
-                self.index.store.nodes.get_mut(id).out = said;
-                shell.emit_adjust(vs, shown, said, payload);
+            } else if unfrozen || input_end >= shell.max_stable {
+                self.index.store.nodes.get_mut(id).out = input_end;
+                shell.emit_adjust(vs, shown, input_end, payload);
             }
         }
     }
 
-    fn wants(&self, shell: &Shell, id: u32, slot: usize) -> bool {
-        wants(shell, slot, || self.support(shell, id, 0))
+    fn should_show(&self, shell: &Shell, id: u32, slot: usize) -> bool {
+        should_show(shell, slot, || self.support(shell, id, 0))
     }
 
-    /// Quorum: whether enough inputs have the end `said`; NONE: whether too few have the event.
-    fn agreed(&self, shell: &Shell, id: u32, said: i64) -> bool {
+    /// Quorum: whether enough inputs have the end `input_end`; NONE: whether too few have the event.
+    fn agreed(&self, shell: &Shell, id: u32, input_end: i64) -> bool {
         if shell.policy.show != Show::Quorum {
             return true;
         }
-        if said == NONE {
+        if input_end == NONE {
             return self.support(shell, id, 0) < quorum(shell);
         }
-        let agrees = |&(other, _): &(usize, _)| self.end(id, other) == said;
+        let agrees = |&(other, _): &(usize, _)| self.end(id, other) == input_end;
         shell.inputs.counting().filter(agrees).count() >= quorum(shell)
     }
 
-    fn settle_final(&mut self, id: u32, t: i64, said: i64, half_frozen: bool) -> bool {
-        if said == NONE {
+    fn settle_final(&mut self, id: u32, t: i64, input_end: i64, half_frozen: bool) -> bool {
+        if input_end == NONE {
             return true;
         }
-        if said < t || t == INF {
-            self.index.say_insert(id, said);
+        if input_end < t || t == INF {
+            self.index.push_insert(id, input_end);
             return true;
         }
         if !half_frozen {
@@ -238,7 +238,7 @@ impl Indexed for R3 {
             let node = self.index.store.nodes.get_mut(id);
             let is_known = node.spill() == NIL && node.has != 0 && node.common == ve;
             if is_lazy && is_known && slot < BITS && node.has >> slot & 1 == 0 {
-                node.has |= 1 << slot; // the rule: one more input says what others have, so nothing falls due earlier
+                node.has |= 1 << slot; // the usual case: the input has the end of the others, so no due time changes
                 return Ok(());
             }
             if self.end(id, slot) != NONE {
@@ -274,38 +274,38 @@ impl Indexed for R3 {
         let half_frozen = vs < shell.max_stable;
         let agrees = node.spill() == NIL && node.agrees(slot) && node.common == shown;
         if agrees && !self.index.final_only && !(half_frozen && shown < shell.max_stable) {
-            return shown < t; // the rule: nothing to say
+            return shown < t; // the usual case: nothing to emit
         }
-        let mut said = self.end(id, slot);
-        if half_frozen && said < shell.max_stable {
+        let mut input_end = self.end(id, slot);
+        if half_frozen && input_end < shell.max_stable {
             let latest = shell.latest_lacked(slot);
-            said = self
+            input_end = self
                 .witness(shell, id, latest)
                 .map_or(NONE, |other| self.end(id, other));
-            if said == NONE && shown > latest && t > latest {
-                said = shell.max_stable;
+            if input_end == NONE && shown > latest && t > latest {
+                input_end = shell.max_stable;
             }
         }
         if self.index.final_only {
-            return self.settle_final(id, t, said, half_frozen);
+            return self.settle_final(id, t, input_end, half_frozen);
         }
-        if half_frozen && said == NONE {
-            return shown < t; // nobody knows better: the output keeps what it has said
+        if half_frozen && input_end == NONE {
+            return shown < t; // no input has another end: the output keeps its own
         }
-        if said == NONE {
+        if input_end == NONE {
             if shown != NONE {
-                self.index.say_adjust(id, shown, vs); // lines 20-25: InVe = Vs, the event is removed
+                self.index.push_adjust(id, shown, vs); // lines 20-25: InVe = Vs, the event is removed
             }
             return true;
         }
         if shown == NONE {
-            self.index.say_insert(id, said);
-            self.index.store.nodes.get_mut(id).out = said;
-        } else if said != shown && (said < t || shown < t) {
-            self.index.say_adjust(id, shown, said); // lines 22-25
-            self.index.store.nodes.get_mut(id).out = said;
+            self.index.push_insert(id, input_end);
+            self.index.store.nodes.get_mut(id).out = input_end;
+        } else if input_end != shown && (input_end < t || shown < t) {
+            self.index.push_adjust(id, shown, input_end); // lines 22-25
+            self.index.store.nodes.get_mut(id).out = input_end;
         }
-        said < t // line 26
+        input_end < t // line 26
     }
 
     fn forget_entry(&mut self, id: u32, slot: usize) {
@@ -364,8 +364,8 @@ impl Algorithm for R3 {
         self.reconsider_nodes(shell);
     }
 
-    fn sayable(&mut self, _shell: &Shell, t: i64) -> i64 {
-        self.index.sayable(t)
+    fn stable_to_emit(&mut self, _shell: &Shell, t: i64) -> i64 {
+        self.index.stable_to_emit(t)
     }
 
     fn forget(&mut self, slot: usize) {

@@ -1,8 +1,8 @@
-//! R3- (VI.A): the simpler algorithm for case R3, kept for comparison: `lmerge/core/r3minus.py`.
+//! R3- (VI.A): the simpler algorithm for case R3, kept for comparison: `lmerge/core/comparison/r3minus.py`.
 //!
-//! An index per input and one for the output, each an ordered tree by (Vs, payload) that owns its copy of the payload. What
-//! that costs against in2t is the point, so nothing is shared here; but nothing is wasted either: a key is copied only to
-//! be stored. Lazy policy only.
+//! One index per input and one for the output. Each is an ordered tree by (Vs, payload) that owns its copy of the
+//! payload. The purpose is to measure this cost against in2t, so no payload is shared. A key is copied only to be
+//! stored. Lazy policy only.
 
 use std::collections::BTreeMap;
 
@@ -22,13 +22,13 @@ pub struct R3Minus {
     pub output: Ends,
     /// By slot, from an input's first element on.
     pub indexes: BTreeMap<usize, Ends>,
-    /// The key that is looked for; kept for its memory.
+    /// A buffer for the key of a look-up; kept to reuse its memory.
     sought: Key,
 }
 
 impl R3Minus {
-    /// An estimate of the bytes that the trees hold, and the bytes of the payloads in them. The standard library does not say
-    /// how full its nodes are; two thirds is what insertion in random order comes to.
+    /// An estimate of the bytes that the trees hold, and the bytes of the payloads in them. The standard library does
+    /// not report how full its nodes are; insertion in random order fills them to two thirds.
     pub fn memory(&self) -> (usize, usize) {
         let (mut held, mut payload) = (0, 0);
         for ends in self.indexes.values().chain([&self.output]) {
@@ -92,13 +92,13 @@ impl R3Minus {
         self.sought.1.extend_from_slice(payload);
     }
 
-    /// The end given by the joined input with the largest stable point that has the event alive, ending by
-    /// `latest`.
+    /// The end of the event on the witness: the joined input with the largest stable point that has the event alive,
+    /// with an end by `latest`.
     fn witness(&self, shell: &Shell, key: &Key, latest: i64) -> Option<i64> {
         let mut best = None;
         for (slot, input) in shell.inputs.counting() {
-            let said = self.indexes.get(&slot).and_then(|ends| ends.get(key)).copied();
-            let Some(ve) = said.filter(|&ve| shell.max_stable <= ve && ve <= latest) else {
+            let input_end = self.indexes.get(&slot).and_then(|ends| ends.get(key)).copied();
+            let Some(ve) = input_end.filter(|&ve| shell.max_stable <= ve && ve <= latest) else {
                 continue;
             };
             if best.is_none_or(|(stable, _)| input.stable > stable) {
@@ -132,22 +132,22 @@ impl Algorithm for R3Minus {
         let latest = shell.latest_lacked(slot);
         for (key, shown) in output.range_mut(..(t, Vec::new())) {
             let (vs, payload) = key;
-            let mut said = self.indexes[&slot].get(key).copied();
-            if *vs < shell.max_stable && said.is_none_or(|said| said < shell.max_stable) {
+            let mut input_end = self.indexes[&slot].get(key).copied();
+            if *vs < shell.max_stable && input_end.is_none_or(|input_end| input_end < shell.max_stable) {
                 let is_over = *shown > latest && t > latest;
-                let otherwise = if is_over { shell.max_stable } else { *shown }; // nobody knows better
-                said = self.witness(shell, key, latest).or(Some(otherwise));
+                let otherwise = if is_over { shell.max_stable } else { *shown }; // no input has another end
+                input_end = self.witness(shell, key, latest).or(Some(otherwise));
             }
-            let Some(said) = said else {
+            let Some(input_end) = input_end else {
                 shell.emit_adjust(*vs, *shown, *vs, payload);
                 done.push(key.clone());
                 continue;
             };
-            if said != *shown && (said < t || *shown < t) {
-                shell.emit_adjust(*vs, *shown, said, payload);
-                *shown = said;
+            if input_end != *shown && (input_end < t || *shown < t) {
+                shell.emit_adjust(*vs, *shown, input_end, payload);
+                *shown = input_end;
             }
-            if said < t {
+            if input_end < t {
                 done.push(key.clone());
             }
         }

@@ -1,11 +1,11 @@
-//! Algorithm R4 (IV.E) on in3t: no restrictions, the TDB is a multiset. `lmerge/core/r4.py` names the invariants and what
-//! the paper leaves open.
+//! Algorithm R4 (IV.E) on in3t: no restrictions, the TDB is a multiset. `lmerge/core/r4.py` lists the invariants and
+//! the choices that the paper leaves open.
 
 use crate::algorithm::{Algorithm, Checked, Shell, check_shell};
 use crate::columns::{Indices, View};
 use crate::element::{INF, INSERT, NEG_INF};
 use crate::ends::{by, drop_doubtful, exceeds, from, minus, put, take};
-use crate::following::{follows, quorum, wants};
+use crate::following::{follows, quorum, should_show};
 use crate::in3t::{At, Lists};
 use crate::index::{Index, Indexed, Run, apply_runs, furthest};
 use crate::nodes::{BITS, NIL};
@@ -18,8 +18,8 @@ use crate::violation::{Code, Violation};
 #[derive(Debug)]
 pub struct R4 {
     pub index: Index<Lists>,
-    // The entries at which a stable looks; kept for their memory.
-    said: Vec<i64>,
+    // Buffers for the entries of a node that a stable visits; kept to reuse their memory.
+    input_ends: Vec<i64>,
     shown: Vec<i64>,
 }
 
@@ -27,18 +27,18 @@ impl R4 {
     pub fn new(final_only: bool) -> R4 {
         R4 {
             index: Index::new(final_only),
-            said: Vec::new(),
+            input_ends: Vec::new(),
             shown: Vec::new(),
         }
     }
 
-    /// After nodes were adopted: enter them all at their due times, which follow from the entries but for `dues`.
+    /// Enter all adopted nodes at their due times. These follow from the entries, except for those in `dues`.
     pub fn rebuild(&mut self, max_stable: i64, dues: &[EndRow]) {
         self.index
             .rebuild(max_stable, dues, |index, id| R4::next_due(index, id, max_stable));
     }
 
-    /// Enter what an input has delivered before a switch. True: the output has shown fewer events, and shows it now.
+    /// Enter an event that an input delivered before a switch. True: the output had fewer events, and shows it now.
     pub fn adopt_delivered(&mut self, slot: usize, vs: i64, payload: &[u8], ve: i64, max_stable: i64) -> bool {
         let is_known = self.index.find(self.index.hash(vs, payload), vs, payload) != NIL;
         if vs < max_stable && !is_known {
@@ -53,8 +53,17 @@ impl R4 {
         is_new
     }
 
-    /// Lines 8 and 15: the input now has an event that ends at `ve` (None: one less); the output may follow.
-    fn heard(&mut self, shell: &mut Shell, id: u32, slot: usize, ve: Option<i64>, vold: Option<i64>, payload: &[u8]) {
+    /// Enter that the input has one more event with the end `ve` (None: one event less); the output may follow. Lines 8
+    /// and 15. `vold`: the former end of the event where it was adjusted.
+    fn note_change(
+        &mut self,
+        shell: &mut Shell,
+        id: u32,
+        slot: usize,
+        ve: Option<i64>,
+        vold: Option<i64>,
+        payload: &[u8],
+    ) {
         if let Some(ve) = ve {
             self.index.add(id, At::In(slot), ve);
             self.index.fall_due(id, ve, shell.max_stable);
@@ -66,7 +75,7 @@ impl R4 {
             input.unfrozen = input.unfrozen + usize::from(ve.is_some()) - usize::from(vold.is_some());
         }
         match (ve, vold) {
-            (Some(ve), None) if unfrozen && self.wants(shell, id, slot) => {
+            (Some(ve), None) if unfrozen && self.should_show_another(shell, id, slot) => {
                 self.index.add(id, At::Out, ve); // lines 9-11
                 shell.emit_insert(vs, ve, payload);
             }
@@ -77,16 +86,17 @@ impl R4 {
         }
     }
 
-    /// V.A: whether the output shows one more event now; never more than the input has that has most.
-    fn wants(&self, shell: &Shell, id: u32, slot: usize) -> bool {
+    /// V.A: whether the output shows one more event now. It never has more events than any single input.
+    fn should_show_another(&self, shell: &Shell, id: u32, slot: usize) -> bool {
         let shown = self.index.ends(id, At::Out).len();
         if self.index.ends(id, At::In(slot)).len() <= shown {
             return false;
         }
-        wants(shell, slot, || self.support(shell, id, shown))
+        should_show(shell, slot, || self.support(shell, id, shown))
     }
 
-    /// Quorum: whether enough inputs have one more event with the end `ve`; None: whether too few have as many.
+    /// Quorum: whether enough inputs have one more event with the end `ve` than the output; None: whether too few
+    /// inputs have as many events as the output.
     fn agreed(&self, shell: &Shell, id: u32, ve: Option<i64>) -> bool {
         if shell.policy.show != Show::Quorum {
             return true;
@@ -99,21 +109,21 @@ impl R4 {
         shell.inputs.counting().filter(agrees).count() >= quorum(shell)
     }
 
-    /// Eager: one output event that the input does not have becomes what the input has just said.
+    /// Eager: adjust one output event that the input does not have to the end that the input has just delivered.
     fn reflect(&mut self, shell: &mut Shell, id: u32, slot: usize, ve: Option<i64>, vold: Option<i64>, payload: &[u8]) {
         let vs = self.index.store.nodes.get(id).vs;
         let unfrozen = vs >= shell.max_stable;
         let low = if unfrozen { NEG_INF } else { shell.max_stable };
-        let (said, shown) = (self.index.ends(id, At::In(slot)), self.index.ends(id, At::Out));
+        let (input_ends, shown) = (self.index.ends(id, At::In(slot)), self.index.ends(id, At::Out));
         let Some(ve) = ve else {
-            let gone = vold.filter(|&vold| unfrozen && exceeds(shown, said, vold));
+            let gone = vold.filter(|&vold| unfrozen && exceeds(shown, input_ends, vold));
             if let Some(vold) = gone.filter(|_| self.agreed(shell, id, None)) {
                 self.index.remove(id, At::Out, vold);
                 shell.emit_adjust(vs, vold, vs, payload);
             }
             return;
         };
-        let is_news = ve >= low && exceeds(said, shown, ve);
+        let is_news = ve >= low && exceeds(input_ends, shown, ve);
         let old = if is_news {
             self.index.lacked_by(id, slot, low, vold)
         } else {
@@ -125,16 +135,16 @@ impl R4 {
                 self.index.add(id, At::Out, ve);
                 shell.emit_adjust(vs, old, ve, payload);
             }
-        } else if vold.is_some() && unfrozen && self.wants(shell, id, slot) {
-            self.index.add(id, At::Out, ve); // removed before, and now wanted again
+        } else if vold.is_some() && unfrozen && self.should_show_another(shell, id, slot) {
+            self.index.add(id, At::Out, ve); // the output removed it before
             shell.emit_insert(vs, ve, payload);
         }
     }
 
-    fn settle_final(&mut self, id: u32, t: i64, said: &[i64], half_frozen: bool) -> bool {
-        let live = if t == INF { 0 } else { from(said, t).len() };
-        for &ve in &said[..said.len() - live] {
-            self.index.say_insert(id, ve);
+    fn settle_final(&mut self, id: u32, t: i64, input_ends: &[i64], half_frozen: bool) -> bool {
+        let live = if t == INF { 0 } else { from(input_ends, t).len() };
+        for &ve in &input_ends[..input_ends.len() - live] {
+            self.index.push_insert(id, ve);
         }
         if live == 0 {
             return true;
@@ -151,38 +161,38 @@ impl R4 {
         id: u32,
         slot: usize,
         t: i64,
-        said: &mut Vec<i64>,
+        input_ends: &mut Vec<i64>,
         shown: &mut Vec<i64>,
     ) -> bool {
         let half_frozen = self.index.store.nodes.get(id).vs < shell.max_stable;
         let low = if half_frozen { shell.max_stable } else { NEG_INF };
-        said.extend_from_slice(from(self.index.ends(id, At::In(slot)), low));
+        input_ends.extend_from_slice(from(self.index.ends(id, At::In(slot)), low));
         shown.extend_from_slice(from(self.index.ends(id, At::Out), low));
         let latest = if half_frozen { shell.latest_lacked(slot) } else { INF };
-        if half_frozen && said.is_empty() {
+        if half_frozen && input_ends.is_empty() {
             if let Some(other) = self.witness(shell, id, latest) {
-                said.extend_from_slice(by(from(self.index.ends(id, At::In(other)), low), latest));
+                input_ends.extend_from_slice(by(from(self.index.ends(id, At::In(other)), low), latest));
             }
-            if said.is_empty() && !self.index.final_only && t <= latest {
-                let kept = from(shown, t); // nobody knows better: the output keeps what it has said
+            if input_ends.is_empty() && !self.index.final_only && t <= latest {
+                let kept = from(shown, t); // no input has other ends: the output keeps its own
                 self.index.set(id, At::Out, kept);
                 return kept.is_empty();
             }
         }
         if self.index.final_only {
-            return self.settle_final(id, t, said, half_frozen);
+            return self.settle_final(id, t, input_ends, half_frozen);
         }
         if latest < INF {
-            drop_doubtful(said, shown, shell.right_from);
+            drop_doubtful(input_ends, shown, shell.right_from);
         }
         if !half_frozen {
-            self.adjust_output_count(id, said, shown);
+            self.adjust_output_count(id, input_ends, shown);
         }
-        self.adjust_output(id, t, said, shown);
+        self.adjust_output(id, t, input_ends, shown);
         if t > latest {
-            self.end_lacked(id, latest, low, said, shown);
+            self.end_lacked(id, latest, low, input_ends, shown);
         }
-        // Fully frozen ends are done with, in the output and in the input that froze them.
+        // Fully frozen ends are removed from the output's entry and from that of the input that froze them.
         let kept = from(shown, t);
         self.index.set(id, At::Out, kept);
         let mine = from(self.index.ends(id, At::In(slot)), t).to_vec();
@@ -190,53 +200,59 @@ impl R4 {
         kept.is_empty() // line 27: with equal counts, the same as GetMaxVe(s) < t
     }
 
-    /// AdjustOutputCount: as many output events as the freezing input has.
-    fn adjust_output_count(&mut self, id: u32, said: &[i64], shown: &mut Vec<i64>) {
-        if shown.len() == said.len() {
+    /// Give the output as many events as the freezing input has (AdjustOutputCount).
+    fn adjust_output_count(&mut self, id: u32, input_ends: &[i64], shown: &mut Vec<i64>) {
+        if shown.len() == input_ends.len() {
             return;
         }
         let vs = self.index.store.nodes.get(id).vs;
-        let (mut surplus, missing) = (minus(shown, said), minus(said, shown));
-        while shown.len() > said.len() {
-            let old = surplus.pop().expect("more are shown than said");
+        let (mut surplus, missing) = (minus(shown, input_ends), minus(input_ends, shown));
+        while shown.len() > input_ends.len() {
+            let old = surplus.pop().expect("the output has more events than the input");
             take(shown, old);
-            self.index.say_adjust(id, old, vs);
+            self.index.push_adjust(id, old, vs);
         }
-        for &ve in &missing[..said.len() - shown.len()] {
+        for &ve in &missing[..input_ends.len() - shown.len()] {
             put(shown, ve);
-            self.index.say_insert(id, ve);
+            self.index.push_insert(id, ve);
         }
     }
 
-    /// AdjustOutput: for every end below `t`, as many output events as the freezing input has. If the inputs contradict
-    /// each other, the counts can differ; then what cannot be matched stays as the output said it.
-    fn adjust_output(&mut self, id: u32, t: i64, said: &[i64], shown: &mut Vec<i64>) {
-        let (at_said, at_shown) = (said.partition_point(|&ve| ve < t), shown.partition_point(|&ve| ve < t));
-        if said[..at_said] == shown[..at_shown] {
+    /// Give the output as many events as the freezing input for every end below `t` (AdjustOutput). If the inputs
+    /// contradict each other, the counts can differ. Then the output events without a match stay as they are.
+    fn adjust_output(&mut self, id: u32, t: i64, input_ends: &[i64], shown: &mut Vec<i64>) {
+        let (at_input, at_shown) = (
+            input_ends.partition_point(|&ve| ve < t),
+            shown.partition_point(|&ve| ve < t),
+        );
+        if input_ends[..at_input] == shown[..at_shown] {
             return;
         }
-        let mut missing = minus(&said[..at_said], &shown[..at_shown]);
-        let mut surplus = minus(&shown[..at_shown], &said[..at_said]);
+        let mut missing = minus(&input_ends[..at_input], &shown[..at_shown]);
+        let mut surplus = minus(&shown[..at_shown], &input_ends[..at_input]);
         if missing.len() > surplus.len() {
-            surplus.extend(minus(&shown[at_shown..], &said[at_said..])); // case (1): events with a larger end come down
+            surplus.extend(minus(&shown[at_shown..], &input_ends[at_input..])); // case (1): larger ends come down
         } else if missing.len() < surplus.len() {
-            missing.extend(minus(&said[at_said..], &shown[at_shown..])); // case (2): an end that the input has above t
+            missing.extend(minus(&input_ends[at_input..], &shown[at_shown..])); // case (2): an input's end above t
         }
         for (&old, &ve) in surplus.iter().zip(&missing) {
             take(shown, old);
             put(shown, ve);
-            self.index.say_adjust(id, old, ve);
+            self.index.push_adjust(id, old, ve);
         }
     }
 
-    /// Of the output events that the freezing input has not, those that end after `latest` end at `low`.
-    fn end_lacked(&mut self, id: u32, latest: i64, low: i64, said: &[i64], shown: &mut Vec<i64>) {
-        let count = shown.len().saturating_sub(said.len());
-        let lacked = minus(shown, said).into_iter().filter(|&ve| ve > latest).take(count);
+    /// Adjust output events that end after `latest` and that the freezing input lacks: they end at `low`.
+    fn end_lacked(&mut self, id: u32, latest: i64, low: i64, input_ends: &[i64], shown: &mut Vec<i64>) {
+        let count = shown.len().saturating_sub(input_ends.len());
+        let lacked = minus(shown, input_ends)
+            .into_iter()
+            .filter(|&ve| ve > latest)
+            .take(count);
         for old in lacked {
             take(shown, old);
             put(shown, low);
-            self.index.say_adjust(id, old, low);
+            self.index.push_adjust(id, old, low);
         }
     }
 }
@@ -279,7 +295,7 @@ impl Indexed for R4 {
                 return Err(Violation::of(Code::DuplicateKey, slot, batch, index));
             }
             if ve > vs {
-                self.heard(shell, id, slot, Some(ve), None, payload);
+                self.note_change(shell, id, slot, Some(ve), None, payload);
             }
         } else {
             shell.inputs.get(slot).check_adjust(slot, batch, index)?;
@@ -297,7 +313,7 @@ impl Indexed for R4 {
                 };
                 return Err(Violation::of(Code::UnknownEvent, slot, batch, index).ends(known));
             }
-            self.heard(shell, id, slot, (ve > vs).then_some(ve), Some(vold), payload);
+            self.note_change(shell, id, slot, (ve > vs).then_some(ve), Some(vold), payload);
         }
         Ok(())
     }
@@ -306,13 +322,13 @@ impl Indexed for R4 {
         let node = self.index.store.nodes.get(id);
         let agrees = node.spill() == NIL && node.agrees(slot) && node.out == node.common;
         if agrees && !self.index.final_only && (node.vs >= shell.max_stable || node.common >= shell.max_stable) {
-            return node.common < t; // nothing to say, and nothing to keep once it is fully frozen
+            return node.common < t; // nothing to emit, and nothing to keep once it is fully frozen
         }
-        let (mut said, mut shown) = (std::mem::take(&mut self.said), std::mem::take(&mut self.shown));
-        let done = self.settle_lists(shell, id, slot, t, &mut said, &mut shown);
-        said.clear();
+        let (mut input_ends, mut shown) = (std::mem::take(&mut self.input_ends), std::mem::take(&mut self.shown));
+        let done = self.settle_lists(shell, id, slot, t, &mut input_ends, &mut shown);
+        input_ends.clear();
         shown.clear();
-        (self.said, self.shown) = (said, shown);
+        (self.input_ends, self.shown) = (input_ends, shown);
         done
     }
 
@@ -370,8 +386,8 @@ impl Algorithm for R4 {
         self.reconsider_nodes(shell);
     }
 
-    fn sayable(&mut self, _shell: &Shell, t: i64) -> i64 {
-        self.index.sayable(t)
+    fn stable_to_emit(&mut self, _shell: &Shell, t: i64) -> i64 {
+        self.index.stable_to_emit(t)
     }
 
     fn forget(&mut self, slot: usize) {

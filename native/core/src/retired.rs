@@ -1,10 +1,10 @@
-//! Entries of inputs that have left. Forgetting them all at once would take as long as there are live events, so a slot is
-//! *retired*: nobody reads its entries any more, and it belongs to no other input until they are gone.
+//! Entries of inputs that have left. To remove them all at once would take time in proportion to the live events. So a
+//! slot is *retired*: its entries are not read any more, and no other input gets the slot until they are removed.
 //!
-//! They go by and by. A batch sweeps some pages of nodes, a fixed number and as many nodes as it has elements; a stable
-//! cleans what it visits. So a node that no stable has visited since keeps an entry that its due time accounts for, as
-//! it does for those of attached inputs, and one that was visited has none. New nodes have none either: a pass over the
-//! pages that were there when it began finds all.
+//! They are removed in steps. A batch sweeps a fixed number of pages of nodes, and as many nodes as it has elements. A
+//! stable cleans the nodes that it visits. So a node that no stable has visited since keeps the entry, and its due time
+//! includes it like those of attached inputs; a visited node has no such entry. New nodes have none either. So a pass
+//! over the pages that existed when it began finds all entries.
 
 use crate::index::Indexed;
 use crate::nodes::{BITS, NIL, PAGE};
@@ -15,12 +15,12 @@ pub const SWEPT_PAGES: usize = 4;
 /// Slots by bit.
 #[derive(Debug, Default)]
 pub struct Retired {
-    /// Those that can still have entries.
+    /// The slots that can still have entries.
     slots: u64,
-    /// Those of which a pass forgets the entries, and the page at which it is; 0: none is under way.
+    /// The slots whose entries the current pass removes, and the page at which it is; 0: there is no pass.
     passing: u64,
     page: usize,
-    /// Nodes that passes have looked at.
+    /// Number of nodes that passes have visited.
     pub swept: u64,
 }
 
@@ -36,14 +36,14 @@ impl Retired {
         self.slots == 0
     }
 
-    /// Those of `has` that are of attached inputs.
+    /// The bits of `has` that belong to attached inputs.
     #[inline]
     pub fn without(&self, has: u64) -> u64 {
         has & !self.slots
     }
 }
 
-/// The input in `slot` has left.
+/// Retire the slot of an input that has left.
 pub fn retire<A: Indexed>(algorithm: &mut A, slot: usize) {
     let index = algorithm.index();
     if slot < BITS && !index.store.nodes.is_empty() {
@@ -55,7 +55,7 @@ pub fn retire<A: Indexed>(algorithm: &mut A, slot: usize) {
     }
 }
 
-/// Forget what inputs that have left have at a node.
+/// Remove the entries of retired slots from a node.
 #[inline]
 pub fn clean<A: Indexed + ?Sized>(algorithm: &mut A, id: u32) {
     let slots = algorithm.index().retired.slots;
@@ -64,7 +64,7 @@ pub fn clean<A: Indexed + ?Sized>(algorithm: &mut A, id: u32) {
     }
 }
 
-/// The part of the work that a batch of so many elements does.
+/// Do the part of the sweep that a batch of `elements` elements pays for.
 #[inline]
 pub fn sweep<A: Indexed>(algorithm: &mut A, elements: usize) {
     if !algorithm.index().retired.is_empty() {
@@ -72,7 +72,7 @@ pub fn sweep<A: Indexed>(algorithm: &mut A, elements: usize) {
     }
 }
 
-/// All of it: every slot without an input can be used.
+/// Finish the sweep: every slot without an input can be used then.
 pub fn finish<A: Indexed>(algorithm: &mut A) {
     while !algorithm.index().retired.is_empty() {
         sweep_pages(algorithm, usize::MAX);
@@ -91,7 +91,7 @@ fn sweep_pages<A: Indexed>(algorithm: &mut A, pages: usize) {
         if nodes.is_empty() || retired.page >= nodes.pages() {
             retired.slots &= !slots;
             retired.passing = 0;
-            return; // a slot that was retired meanwhile waits for the next batch
+            return; // a slot that was retired during the pass waits for the next batch
         }
         nodes.ids_of_page(retired.page, &mut ids);
         retired.page += 1;

@@ -1,19 +1,20 @@
-//! The face of the crate: one merge, or several that share its work by a hash of the payload.
+//! The interface of the crate: one merge, or several shards that share its work by a hash of the payload.
 //!
-//! Every shard hears the same stables and attaches, so all have the same MaxStable; elements go to the shard of their
-//! payload. Events of one key are in one shard, so what the shards say together reconstitutes to what one merge would
-//! say. With one shard nothing differs from a plain [`Merge`]. With several, a batch is merged in two steps: its inserts and
-//! adjusts, by all shards at once; then its last stable, by all shards at once. The stables before that one are implied
-//! by it, and a legal stream cannot tell: what comes between two stables of an input lies above the first. The output
-//! says its stable point, the smallest of the shards', once, at the end of a call.
+//! Every shard gets the same stables and attaches, so all have the same MaxStable. An element goes to the shard of its
+//! payload. Events of one key are in one shard, so the output of all shards reconstitutes to the same TDB as that of
+//! one merge. One shard behaves like a plain [`Merge`]. Several shards merge a batch in two steps: first its inserts
+//! and adjusts, in all shards at once; then its last stable, in all shards at once. The last stable implies the earlier
+//! ones, and for a legal stream the result is the same: elements between two stables of an input lie above the first.
+//! The output has its stable point, the smallest of the shards', once, at the end of a call.
 //!
-//! What an input must keep whatever the index holds (its own stable point, order) is checked in one pass over the batch
-//! before it is shared out, so the input ends where it does with one shard. What only the index knows (a second event of
-//! a key, an unknown event) is found by a shard. No shard hears a stable behind the first such offender; inserts and
-//! adjusts behind it that fell to other shards have been merged: they can add to the output, never take from it.
+//! Rules that need no look at the index (the input's own stable point, order) are checked in one pass over the batch
+//! before it is divided, so the input ends at the same element as with one shard. A shard finds violations that need
+//! the index (a second event of a key, an unknown event). No shard gets a stable behind the first such offender.
+//! Inserts and adjusts behind it that belong to other shards have been merged: they can add to the output, never remove
+//! from it.
 //!
-//! The hash that shares out is not keyed: equal calls must give equal output everywhere. Chosen payloads can make shards
-//! unequal, no slower than one shard would be.
+//! The hash that divides elements is not keyed: equal calls must give equal output everywhere. Chosen payloads can make
+//! shards unequal, but the merge is then no slower than with one shard.
 
 use rayon::prelude::*;
 use xxhash_rust::xxh3::xxh3_64;
@@ -29,11 +30,11 @@ use crate::state::{InputState, State, Times, fields, live_field};
 use crate::store::Live;
 use crate::violation::{Code, Violation};
 
-/// Below this many elements a batch is merged by the calling thread: waking others costs some microseconds.
+/// A batch of fewer elements is merged by the calling thread: to wake other threads costs some microseconds.
 const PARALLEL_ELEMENTS_MIN: usize = 1024;
-/// Of a stable.
+/// In place of a shard, for a stable.
 const NO_SHARD: u8 = u8::MAX;
-/// Shards have a byte in the list that shares a batch out.
+/// The list that assigns elements to shards has one byte for each element.
 pub const SHARDS_MAX: usize = 64;
 
 /// See the head of this module.
@@ -42,7 +43,7 @@ pub struct Sharded {
     shards: Vec<Merge>,
     /// The last stable in the output.
     announced: i64,
-    /// Live output events of a policy under which the shards do not know what is live together.
+    /// Live output events, for a policy under which the shards cannot determine them together.
     live: Option<Live>,
     assigned: Vec<u8>,
 }
@@ -55,7 +56,7 @@ impl Sharded {
         let is_shared = shards > 1;
         assert!(
             !is_shared || matches!(kind, Kind::R3 | Kind::R4),
-            "only an index can be shared out"
+            "only an index can be divided into shards"
         );
         let live_together = is_shared && track_live && policy.show == Show::Final;
         let new = |_| Merge::new(kind, policy, closing, track_live && !live_together);
@@ -113,8 +114,8 @@ impl Sharded {
         self.each(|shard| shard.attach(slot, place, demands, join_at, observes, joined));
     }
 
-    /// The slot for the next input, which need not wait for it: the first that is free in every shard. Where there is none with a bit in
-    /// a node, what is left of the entries of inputs that have gone is forgotten first.
+    /// The slot for the next input: the first that is free in every shard. If none with a bit in a node is free, the
+    /// remaining entries of inputs that have left are removed first.
     pub fn free_slot(&mut self) -> usize {
         let first = |shards: &[Merge]| {
             let mut slots = 0..;
@@ -133,17 +134,17 @@ impl Sharded {
         self.shards.iter().map(Merge::swept).sum()
     }
 
-    /// What the input must keep has changed.
+    /// Change the properties that the input must keep.
     pub fn demand(&mut self, slot: usize, demands: Demands) {
         self.each(|shard| shard.demand(slot, demands));
     }
 
-    /// Forget the input and its entries.
+    /// Remove the input and its entries.
     pub fn remove(&mut self, slot: usize) {
         self.each(|shard| shard.remove(slot));
     }
 
-    /// Those that remain may agree on closing now.
+    /// Let the inputs that remain decide again, on closing for example.
     pub fn after_detach(&mut self) {
         self.each(Merge::after_detach);
     }
@@ -158,7 +159,7 @@ impl Sharded {
         self.each(|shard| shard.admit(slot));
     }
 
-    /// Run another algorithm: anything before the first element; once `started`, something more general.
+    /// Run another algorithm: any before the first element; once `started`, a more general one.
     pub fn switch(&mut self, kind: Kind, started: bool) {
         self.each(|shard| shard.switch(kind, started));
     }
@@ -187,11 +188,11 @@ impl Sharded {
             .flatten()
             .min_by_key(|violation| violation.index)
             .or(refused);
-        let heard = first.as_ref().map_or(batch.len(), |violation| violation.index);
-        if let Some(at) = (start..heard).rev().find(|&at| batch.kind(at) == STABLE) {
+        let checked = first.as_ref().map_or(batch.len(), |violation| violation.index);
+        if let Some(at) = (start..checked).rev().find(|&at| batch.kind(at) == STABLE) {
             let stable = |shard: &mut Merge| {
-                let said = shard.apply_at(slot, batch, Indices::all(at, at + 1));
-                assert!(said.is_ok(), "a stable that was checked before");
+                let result = shard.apply_at(slot, batch, Indices::all(at, at + 1));
+                assert!(result.is_ok(), "a stable that was checked before");
             };
             if is_large {
                 self.shards.par_iter_mut().for_each(stable);
@@ -202,7 +203,7 @@ impl Sharded {
         first.map_or(Ok(()), Err)
     }
 
-    /// What has happened since the last call.
+    /// Return and clear the results since the last call.
     pub fn take(&mut self) -> Taken {
         if let [only] = &mut self.shards[..] {
             return only.take();
@@ -233,7 +234,7 @@ impl Sharded {
         together
     }
 
-    /// What is known about an input, all shards taken together: joined, stable, last_vs, tie_count, late.
+    /// The counters of an input over all shards: joined, stable, last_vs, tie_count, late.
     pub fn input(&self, slot: usize) -> (bool, i64, Option<i64>, usize, u64) {
         let inputs = || self.shards.iter().map(|shard| shard.input(slot));
         let first: &Input = self.shards[0].input(slot);
@@ -247,7 +248,7 @@ impl Sharded {
         )
     }
 
-    /// For each insert of a batch: how many inputs have that event now.
+    /// How many inputs have the event now, for each insert of a batch.
     pub fn supporters(&self, batch: &View<'_>) -> Vec<u32> {
         let inserts = (0..batch.len()).filter(|&at| batch.kind(at) == INSERT);
         inserts
@@ -263,7 +264,7 @@ impl Sharded {
     }
 
     /// Inserts of all live output events, ordered by (vs, payload, ve), then the output's stable point if there is one.
-    /// None if they are not known.
+    /// None if they are not tracked.
     pub fn live_events(&self) -> Option<Columns> {
         let mut events = Vec::new();
         match &self.live {
@@ -282,7 +283,7 @@ impl Sharded {
         Some(columns)
     }
 
-    /// Live output events where they are tracked apart from the index.
+    /// Number of live output events where they are tracked separately from the index.
     pub fn live_count(&self) -> Option<usize> {
         match &self.live {
             Some(live) => Some(live.len()),
@@ -295,7 +296,7 @@ impl Sharded {
         self.shards.iter().map(Merge::node_count).sum()
     }
 
-    /// Nodes that stables have looked at so far.
+    /// Number of nodes that stables have visited so far.
     pub fn visits(&self) -> u64 {
         self.shards.iter().map(Merge::visits).sum()
     }
@@ -325,12 +326,12 @@ impl Sharded {
         }
     }
 
-    /// The algorithm's fields of a snapshot, each as JSON text. However many shards: the same.
+    /// The algorithm's fields of a snapshot, each as JSON text. They do not depend on the number of shards.
     pub fn state(&self) -> Vec<(&'static str, String)> {
         fields(&self.shards)
     }
 
-    /// The live output's field; None if it is not tracked apart from the index.
+    /// The live output's field; None if it is not tracked separately from the index.
     pub fn live_state(&self) -> Option<String> {
         self.live
             .as_ref()
@@ -338,12 +339,12 @@ impl Sharded {
             .map(live_field)
     }
 
-    /// What an input remembers beside its plain fields, each as JSON text.
+    /// The state of an input beside its plain fields, each field as JSON text.
     pub fn input_state(&self, slot: usize) -> Vec<(&'static str, String)> {
         self.shards[0].input_state(slot)
     }
 
-    /// The reverse of `state` and `live_state`; the inputs are attached already. If it fails the merge is to be dropped.
+    /// Load what `state` and `live_state` returned. The inputs are attached already. After an error, drop the merge.
     pub fn load(&mut self, times: Times, state: State, live: Option<Vec<(i64, Vec<u8>, i64)>>) -> Result<(), String> {
         self.announced = times.announced;
         if let [only] = &mut self.shards[..] {
@@ -363,7 +364,7 @@ impl Sharded {
         Ok(())
     }
 
-    /// The reverse of `input_state`, and the plain fields.
+    /// Load what `input_state` returned, and the plain fields.
     pub fn load_input(&mut self, slot: usize, state: &InputState, excused: bool) {
         self.each(|shard| shard.shell.inputs.get_mut(slot).excused = excused);
         for (at, shard) in self.shards.iter_mut().enumerate() {
@@ -376,7 +377,7 @@ impl Sharded {
         self.shards.iter_mut().for_each(work);
     }
 
-    /// Note which shard each insert and adjust from `start` up to `stop` falls to.
+    /// Note the shard of each insert and adjust from `start` up to `stop`.
     fn share_out(&mut self, batch: &View<'_>, start: usize, stop: usize, is_large: bool) {
         let shards = self.shards.len();
         self.assigned.clear();
@@ -414,7 +415,7 @@ fn share<T: Clone>(rows: Vec<T>, shard: impl Fn(&T) -> usize, shards: usize) -> 
     shared.into_iter()
 }
 
-/// The nodes of a snapshot, shared out.
+/// Divide the nodes of a snapshot among the shards.
 fn shared_state(state: State, shards: usize) -> Result<Vec<State>, String> {
     let shard = |payload: &[u8]| usize::from(shard_of(payload, shards));
     match state {
@@ -426,11 +427,11 @@ fn shared_state(state: State, shards: usize) -> Result<Vec<State>, String> {
             let shared = share(nodes, |node| shard(&node.1), shards).zip(share(dues, |due| shard(&due.1), shards));
             Ok(shared.map(|(nodes, dues)| State::R4 { slots, nodes, dues }).collect())
         }
-        _ => Err("only an index can be shared out".to_string()),
+        _ => Err("only an index can be divided into shards".to_string()),
     }
 }
 
-/// The first element from `start` on that the input may not say whatever the index holds.
+/// The first element from `start` on that breaks a rule that needs no look at the index.
 fn precheck(shell: &Shell, slot: usize, batch: &View<'_>, start: usize) -> Option<Box<Violation>> {
     let mut input = shell.inputs.get(slot).clone();
     for index in start..batch.len() {

@@ -1,7 +1,7 @@
-//! The fields of a snapshot (`lmerge/core/snapshot.py`): JSON text out, plain values in.
+//! Writes the fields of a snapshot (`lmerge/core/snapshot.py`) as JSON text, and loads them from parsed values.
 //!
-//! Equal merges give equal bytes: everything that a hash orders is sorted, and derived things (the wheel, due times) are
-//! left out. The document around the fields is the caller's.
+//! Equal merges give equal bytes: everything in hash order is sorted, and derived state (the wheel, due times that
+//! follow from the entries) is left out. The caller writes the document around the fields.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -13,7 +13,7 @@ use crate::delivered::Delivered;
 use crate::element::{Element, NEG_INF};
 use crate::in3t::At;
 use crate::index::{Index, Indexed, Spill};
-use crate::input::{Input, Inputs, Said};
+use crate::input::{ElementsAtVs, Input, Inputs};
 use crate::insert_only::{InsertOnly, Ties};
 use crate::merge::{Merge, Running};
 use crate::nodes::{NIL, NONE};
@@ -33,7 +33,7 @@ pub type R4Row = (i64, Vec<u8>, Vec<Option<Vec<i64>>>);
 /// An entry of an index of R3-: Vs, payload and end. Of R3 and R4: Vs, payload and the due time.
 pub type EndRow = (i64, Vec<u8>, i64);
 
-/// What an algorithm remembers, parsed.
+/// The state of an algorithm, parsed.
 #[derive(Debug)]
 pub enum State {
     R0 {
@@ -45,8 +45,8 @@ pub enum State {
         slot: Vec<(Vec<u8>, i64)>,
         out_of_step: bool,
     },
-    /// Payloads with the slots that have delivered them, and their ends, or else the events that are counted with their
-    /// number; those of elements that are no events with theirs.
+    /// Payloads with the slots that have delivered them, and their ends; or the counted events with their counts. Also
+    /// the elements with an empty lifetime with their counts.
     R2 {
         max_vs: i64,
         hash: Vec<(Vec<u8>, Vec<usize>)>,
@@ -71,7 +71,7 @@ pub enum State {
     },
 }
 
-/// How far a merge is, parsed: `Shell` says of each what it is.
+/// The times of a merge, parsed. `Shell` describes each of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
     pub max_stable: i64,
@@ -79,7 +79,7 @@ pub struct Times {
     pub right_from: i64,
 }
 
-/// What an input remembers, parsed.
+/// The state of an input, parsed.
 #[derive(Clone, Debug)]
 pub struct InputState {
     pub joined: bool,
@@ -94,7 +94,7 @@ pub struct InputState {
     pub delivered: Option<Vec<EndRow>>,
 }
 
-/// The payload of a snapshot's text.
+/// Decode a payload from its text in a snapshot.
 pub fn decode_payload(text: &str) -> Result<Vec<u8>, String> {
     STANDARD
         .decode(text)
@@ -104,7 +104,7 @@ pub fn decode_payload(text: &str) -> Result<Vec<u8>, String> {
 /// A node of a snapshot: its key, and the row as JSON text.
 pub(crate) type NodeText<'a> = (i64, &'a [u8], String);
 
-/// The algorithm's fields of a snapshot, each as JSON text. `shards`: merges that share the work of one.
+/// The algorithm's fields of a snapshot, each as JSON text. `shards`: the shards of one merge.
 pub(crate) fn fields(shards: &[Merge]) -> Vec<(&'static str, String)> {
     let shell = &shards[0].shell;
     let announced = shards.iter().map(Merge::announced).min().expect("a merge has a shard");
@@ -212,7 +212,7 @@ impl Merge {
         early.into_iter().map(row).collect()
     }
 
-    /// What an input remembers beside its plain fields, each as JSON text.
+    /// The state of an input beside its plain fields, each field as JSON text.
     pub fn input_state(&self, slot: usize) -> Vec<(&'static str, String)> {
         let input = self.shell.inputs.get(slot);
         let mut at_last_vs: HashMap<(Vec<u8>, i64), u64> = HashMap::new();
@@ -231,7 +231,7 @@ impl Merge {
         });
         let mut fields = vec![
             ("at_last_vs", counter(&at_last_vs)),
-            ("passed_over", list([])), // earlier versions read no input without it
+            ("passed_over", list([])), // earlier versions require it
             ("waiting", list(waiting)),
         ];
         let (order, marks) = (input.ties.order(), input.ties.marks());
@@ -250,8 +250,8 @@ impl Merge {
         fields
     }
 
-    /// The reverse of `fields` and `live_field`; the inputs are attached already, the algorithm is the one that wrote it.
-    /// Changes nothing that can be used if the state is damaged: the merge is to be dropped then.
+    /// Load what `fields` and `live_field` returned. The inputs are attached already, and the algorithm is the one that
+    /// wrote the state. After an error the state of the merge is undefined: drop it.
     pub fn load(&mut self, times: Times, state: State, live: Option<Vec<(i64, Vec<u8>, i64)>>) -> Result<(), String> {
         let Times {
             max_stable,
@@ -317,7 +317,7 @@ impl Merge {
         Ok(())
     }
 
-    /// The reverse of `input_state`, and the plain fields.
+    /// Load what `input_state` returned, and the plain fields.
     pub fn load_input(&mut self, slot: usize, state: InputState) {
         let input: &mut Input = self.shell.inputs.get_mut(slot);
         input.joined = state.joined;
@@ -341,19 +341,20 @@ impl Merge {
 }
 
 fn insert_only_state(running: &InsertOnly) -> Vec<(&'static str, String)> {
-    let said = |said: &Said| -> Vec<String> {
-        said.iter()
+    let texts = |elements: &ElementsAtVs| -> Vec<String> {
+        elements
+            .iter()
             .map(|(payload, ve)| format!("[{},{ve}]", text(payload)))
             .collect()
     };
     let mut fields = vec![("max_vs", running.max_vs.unwrap_or(NEG_INF).to_string())];
     let ties = match &running.ties {
-        Ties::None(last) => ("last", said(last).pop().unwrap_or_else(|| "null".to_string())),
+        Ties::None(last) => ("last", texts(last).pop().unwrap_or_else(|| "null".to_string())),
         Ties::Ordered(ties) => {
             if !ties.is_in_step() {
                 fields.push(("out_of_step", "true".to_string()));
             }
-            ("slot", list(said(&ties.said)))
+            ("slot", list(texts(&ties.elements)))
         }
         Ties::Unordered(payloads) => {
             let is_empty = |ve| Some(ve) == running.max_vs;
@@ -383,7 +384,7 @@ fn r3minus_state(running: &R3Minus) -> Vec<(&'static str, String)> {
     let rows = |ends: &Ends| list(ends.iter().map(row));
     let index = |(slot, ends): (&usize, &Ends)| format!("\"{slot}\":{}", rows(ends));
     let mut indexes: Vec<String> = running.indexes.iter().map(index).collect();
-    indexes.sort(); // as the keys of every object in a snapshot: as texts
+    indexes.sort(); // as texts, like the keys of every object in a snapshot
     let indexes = format!("{{{}}}", indexes.join(","));
     vec![("output", rows(&running.output)), ("indexes", indexes)]
 }
@@ -394,12 +395,12 @@ fn loaded_ends(rows: Vec<EndRow>) -> Result<Ends, String> {
 }
 
 fn load_insert_only(running: &mut InsertOnly, state: State, inputs: &mut Inputs) -> Result<(), String> {
-    // In a snapshot, -inf stands for no element as well.
+    // In a snapshot, -inf also means no element.
     let time = |max_vs: i64, has_output: bool| (has_output || max_vs > NEG_INF).then_some(max_vs);
     match (&mut running.ties, state) {
-        (Ties::None(said), State::R0 { max_vs, last }) => {
+        (Ties::None(elements), State::R0 { max_vs, last }) => {
             running.max_vs = time(max_vs, last.is_some());
-            last.iter().for_each(|(payload, ve)| said.push(payload, *ve));
+            last.iter().for_each(|(payload, ve)| elements.push(payload, *ve));
         }
         (
             Ties::Ordered(ties),
@@ -410,7 +411,7 @@ fn load_insert_only(running: &mut InsertOnly, state: State, inputs: &mut Inputs)
             },
         ) => {
             running.max_vs = time(max_vs, !slot.is_empty());
-            slot.iter().for_each(|(payload, ve)| ties.said.push(payload, *ve));
+            slot.iter().for_each(|(payload, ve)| ties.elements.push(payload, *ve));
             if out_of_step {
                 ties.load_out_of_step(inputs, running.max_vs);
             } else {
@@ -430,7 +431,7 @@ fn load_insert_only(running: &mut InsertOnly, state: State, inputs: &mut Inputs)
             **payloads = Payloads::default();
             payloads.is_keyed = copies.is_none();
             if !payloads.is_keyed {
-                ends = vec![max_vs; hash.len()]; // nothing asks for them
+                ends = vec![max_vs; hash.len()]; // they are not used
             }
             if ends.len() != hash.len() {
                 return Err(format!("{} payloads have {} ends", hash.len(), ends.len()));
@@ -457,7 +458,7 @@ fn load_insert_only(running: &mut InsertOnly, state: State, inputs: &mut Inputs)
     Ok(())
 }
 
-/// The entries of a node's row that are there, with their places.
+/// The entries of a node's row that are not empty, with their places.
 fn row_entries<T: Clone>(vs: i64, slots: usize, ends: &[Option<T>]) -> Result<Vec<(At, T)>, String> {
     if ends.len() != slots + 1 {
         return Err(format!(
@@ -503,7 +504,7 @@ fn counter(counted: &HashMap<(Vec<u8>, i64), u64>) -> String {
     )
 }
 
-/// A set of slots as the integer that has their bits, in decimal.
+/// A set of slots as an integer with one bit for each, in decimal.
 fn bit_set(slots: &[usize]) -> String {
     let mut digits = vec![0u8]; // the least significant first
     for bit in (0..slots.last().map_or(0, |slot| slot + 1)).rev() {

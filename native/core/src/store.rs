@@ -1,4 +1,4 @@
-//! Nodes with their payloads and due times: the part of an index that needs no look-up, and the live output of R0-R2.
+//! Nodes with their payloads and due times: the part of an index without look-up, and the live output of R0-R2.
 
 use crate::arena::Arena;
 use crate::element::{INF, NEG_INF};
@@ -6,7 +6,7 @@ use crate::index::give_back;
 use crate::nodes::Nodes;
 use crate::wheel::Wheel;
 
-/// Nodes, the payloads that they own, and the wheel in which they stand.
+/// Nodes, the payloads that they own, and the wheel of their due times.
 #[derive(Debug, Default)]
 pub struct Store {
     pub nodes: Nodes,
@@ -22,7 +22,7 @@ impl Store {
         }
     }
 
-    /// A new node that is due at `due`.
+    /// Add a new node that is due at `due`.
     #[inline]
     pub fn add(&mut self, vs: i64, payload: &[u8], due: i64) -> u32 {
         let id = self.nodes.add(vs);
@@ -34,21 +34,21 @@ impl Store {
         id
     }
 
-    /// Forget a node.
+    /// Remove a node.
     #[inline]
     pub fn remove(&mut self, id: u32) {
         self.arena.remove(self.nodes.get(id).place);
         self.nodes.remove(id);
     }
 
-    /// Enter a node at `due`, wherever it stood before.
+    /// Enter a node at `due`, whatever its due time was before.
     #[inline]
     pub fn enter(&mut self, id: u32, due: i64) {
         self.nodes.get_mut(id).due = due;
         self.wheel.add(&self.nodes, id);
     }
 
-    /// As `enter`, but one that stands there already is not entered twice.
+    /// Like `enter`, but a node that is due then already is not entered twice.
     #[inline]
     pub fn move_to(&mut self, id: u32, due: i64) {
         if self.nodes.due(id) != due {
@@ -61,7 +61,7 @@ impl Store {
         self.arena.get(self.nodes.get(id).place)
     }
 
-    /// Give memory back where much of it is wasted.
+    /// Free memory where much of it is wasted.
     pub fn tidy(&mut self) {
         self.wheel.tidy(&self.nodes);
         let nodes = &mut self.nodes;
@@ -77,7 +77,7 @@ impl Store {
         (self.nodes.get(id).vs, self.payload(id))
     }
 
-    /// Assert that every node owns its payload and is found in the wheel exactly if it is ever due.
+    /// Assert that every node owns its payload, and is in the wheel if and only if it has a due time.
     pub fn check(&self) {
         self.arena.check();
         let entered = self.wheel.entries(&self.nodes);
@@ -99,7 +99,8 @@ impl Store {
     }
 }
 
-/// The live output of an algorithm that keeps no output events itself: it says inserts and stables only.
+/// The live output of an algorithm that keeps no output events itself. Such an algorithm emits only inserts and
+/// stables.
 #[derive(Debug)]
 pub struct Live {
     store: Store,
@@ -141,7 +142,7 @@ impl Live {
         self.store.tidy();
     }
 
-    /// All live events as (vs, payload, ve), ordered so.
+    /// All live events as (vs, payload, ve), in that order.
     pub fn events(&self) -> Vec<(i64, &[u8], i64)> {
         let store = &self.store;
         let event = |id: u32| (store.nodes.get(id).vs, store.payload(id), store.nodes.get(id).out);

@@ -1,10 +1,11 @@
-//! Switching a running merge to a more general algorithm without loss (laws 2, 6 and 11, IV.G). `lmerge/core/switch.py`.
+//! Switches a running merge to a more general algorithm without loss (laws 2, 6 and 11 in docs/laws.md, IV.G). See
+//! `lmerge/core/switch.py`.
 
 use crate::algorithm::{Algorithm, Shell};
 use crate::columns::{Columns, Indices};
 use crate::element::NEG_INF;
 use crate::in3t::At;
-use crate::input::{Input, Said, in_order};
+use crate::input::{ElementsAtVs, Input, in_order};
 use crate::insert_only::{InsertOnly, Ties};
 use crate::merge::Running;
 use crate::nodes::NONE;
@@ -18,7 +19,7 @@ use crate::violation::Violation;
 /// Carry the state of `old` into the fresh `new`.
 ///
 /// # Panics
-/// If `new` is not more general than `old`, which nobody asks for.
+/// If `new` is not more general than `old`; no caller does that.
 pub fn switch(old: Running, new: &mut Running, shell: &mut Shell) {
     match (old, new) {
         (Running::InsertOnly(old), Running::InsertOnly(new)) => weaken_ties(&old, new, shell),
@@ -33,26 +34,26 @@ pub fn switch(old: Running, new: &mut Running, shell: &mut Shell) {
             merge_waiting(new, shell);
         }
         (Running::R3(old), Running::R4(new)) => r4_from_r3(&old, new, shell),
-        _ => panic!("cannot switch to something that is not more general"),
+        _ => panic!("cannot switch to an algorithm that is not more general"),
     }
 }
 
-/// The elements at MaxVs, when the algorithm is downgraded among R0-R2: what each input has delivered there is merged once
-/// more. R0 takes one element at a Vs: what other inputs delivered there instead is emitted now.
+/// Carry over the elements at MaxVs when the algorithm is downgraded among R0-R2. What each input has delivered there
+/// is merged again. R0 takes one element at each Vs. Other elements that inputs delivered there are emitted now.
 fn weaken_ties(old: &InsertOnly, new: &mut InsertOnly, shell: &mut Shell) {
     new.max_vs = old.max_vs;
     let shown = match &old.ties {
         Ties::None(last) => last,
-        Ties::Ordered(ties) => &ties.said,
+        Ties::Ordered(ties) => &ties.elements,
         Ties::Unordered(_) => panic!("R2 is not more special than R0 or R1"),
     };
     let Some(vs) = old.max_vs else { return };
-    let mut inputs = carried(shell);
+    let mut inputs = merged_inputs(shell);
     inputs.retain(|&slot| shell.inputs.get(slot).last_vs == Some(vs));
     let more = match &mut new.ties {
         Ties::Ordered(ties) => slot_of(ties, shown, &inputs, vs, shell),
         Ties::Unordered(payloads) => payloads_of(payloads, shown, &inputs, vs, shell),
-        Ties::None(_) => panic!("R0 is not more general than anything"),
+        Ties::None(_) => panic!("R0 is not more general than any other"),
     };
     if vs >= shell.max_stable {
         for (payload, ve) in more {
@@ -61,28 +62,34 @@ fn weaken_ties(old: &InsertOnly, new: &mut InsertOnly, shell: &mut Shell) {
     }
 }
 
-/// Enter in `ties` what was shown at MaxVs, and what `inputs` have delivered there; the elements shown by neither.
-fn slot_of(ties: &mut Slot, shown: &Said, inputs: &[usize], vs: i64, shell: &mut Shell) -> Vec<(Vec<u8>, i64)> {
-    let (mut said, mut more) = (shown.clone(), Vec::new());
+/// Enter in `ties` the elements shown at MaxVs and those that `inputs` have delivered there. Returns those not shown.
+fn slot_of(ties: &mut Slot, shown: &ElementsAtVs, inputs: &[usize], vs: i64, shell: &mut Shell) -> Vec<(Vec<u8>, i64)> {
+    let (mut elements, mut more) = (shown.clone(), Vec::new());
     for &slot in inputs {
         let delivered = &shell.inputs.get(slot).at_last_vs;
         for (payload, ve) in in_order(delivered) {
-            if said.count(&payload, ve) < delivered.count(&payload, ve) {
-                said.push(&payload, ve);
+            if elements.count(&payload, ve) < delivered.count(&payload, ve) {
+                elements.push(&payload, ve);
                 more.push((payload, ve));
             }
         }
     }
-    *ties = Slot::of(said);
+    *ties = Slot::of(elements);
     ties.settle(&mut shell.inputs, Some(vs));
     more
 }
 
-/// `slot_of` for R2. R1 checks no key: where one comes twice in the slot, R2 goes by copies.
-fn payloads_of(payloads: &mut Payloads, shown: &Said, inputs: &[usize], vs: i64, shell: &Shell) -> Vec<(Vec<u8>, i64)> {
+/// Do the same as `slot_of` for R2. R1 checks no key: if a key comes twice in the slot, R2 counts copies.
+fn payloads_of(
+    payloads: &mut Payloads,
+    shown: &ElementsAtVs,
+    inputs: &[usize],
+    vs: i64,
+    shell: &Shell,
+) -> Vec<(Vec<u8>, i64)> {
     let delivered = inputs.iter().map(|&slot| &shell.inputs.get(slot).at_last_vs);
-    payloads.is_keyed &= !std::iter::once(shown).chain(delivered).any(|said| {
-        let mut keys: Vec<&[u8]> = said
+    payloads.is_keyed &= !std::iter::once(shown).chain(delivered).any(|at_vs| {
+        let mut keys: Vec<&[u8]> = at_vs
             .iter()
             .filter(|&(_, ve)| ve > vs)
             .map(|(payload, _)| payload)
@@ -94,8 +101,8 @@ fn payloads_of(payloads: &mut Payloads, shown: &Said, inputs: &[usize], vs: i64,
     payloads.settle(shown, vs, shell)
 }
 
-/// With an index, elements of a joining input do not wait: what has waited is merged now. The input's stable point, which
-/// it may have said since, is no reason to refuse what came before.
+/// Merge the elements of joining inputs that waited under R0-R2. With an index they do not wait. They are not checked
+/// against a stable point that the input delivered after them.
 fn merge_waiting<A: Algorithm>(new: &mut A, shell: &mut Shell) {
     for slot in shell.inputs.order().to_vec() {
         let input = shell.inputs.get_mut(slot);
@@ -109,23 +116,23 @@ fn merge_waiting<A: Algorithm>(new: &mut A, shell: &mut Shell) {
         let input = shell.inputs.get_mut(slot);
         (input.stable, input.last_vs) = floor;
         if let Err(violation) = merged {
-            // It was another input that made the merge switch.
+            // Another input has caused the switch.
             shell.broken.push(Violation { index: 0, ..*violation });
         }
     }
 }
 
-/// The inputs of which R0-R2 have merged something: it waits of those that join, and others are about to end.
-pub(crate) fn carried(shell: &Shell) -> Vec<usize> {
+/// The inputs whose elements R0-R2 have merged: not those that are joining or about to be removed.
+pub(crate) fn merged_inputs(shell: &Shell) -> Vec<usize> {
     let ends = |slot| shell.broken.iter().any(|violation| violation.slot == slot);
     let slots = shell.inputs.counting().map(|(slot, _)| slot);
     slots.filter(|&slot| !ends(slot)).collect()
 }
 
-/// What the input has delivered for certain: all that an element can still concern, or what it did at its last Vs.
+/// What the input has delivered for certain: all events that can still change, or those at its last Vs.
 fn certain(input: &Input, max_stable: i64) -> Vec<(i64, &[u8], i64)> {
     match &input.delivered {
-        Some(delivered) => delivered.since(input.stable.min(max_stable)).collect(), // whatever has been forgotten so far
+        Some(delivered) => delivered.since(input.stable.min(max_stable)).collect(), // the same after any forgetting
         None => {
             let Some(vs) = input.last_vs else { return Vec::new() };
             let events = input.at_last_vs.iter().filter(|&(_, ve)| ve > vs);
@@ -143,7 +150,7 @@ pub fn repeats_a_key(shell: &Shell, live: &Live) -> bool {
             .any(|pair| (pair[0].0, pair[0].1) == (pair[1].0, pair[1].1))
     };
     repeats(live.events())
-        || carried(shell)
+        || merged_inputs(shell)
             .into_iter()
             .any(|slot| repeats(certain(shell.inputs.get(slot), shell.max_stable)))
 }
@@ -151,13 +158,14 @@ pub fn repeats_a_key(shell: &Shell, live: &Live) -> bool {
 /// What the input in `slot` has delivered, as (vs, payload, ve) in order. See the head of `switch.py`.
 fn delivered(shell: &Shell, slot: usize, live: &Live) -> Vec<(i64, Vec<u8>, i64)> {
     let input = shell.inputs.get(slot);
-    let mut said = certain(input, shell.max_stable);
+    let mut events = certain(input, shell.max_stable);
     if input.delivered.is_none() {
-        // Nobody broke a promise: the order of its stream tells the rest.
-        said.extend(live.events().into_iter().filter(|event| Some(event.0) < input.last_vs));
+        // No promise is broken, so the other events follow from the order of its stream.
+        events.extend(live.events().into_iter().filter(|event| Some(event.0) < input.last_vs));
     }
-    said.sort_unstable();
-    said.into_iter()
+    events.sort_unstable();
+    events
+        .into_iter()
         .map(|(vs, payload, ve)| (vs, payload.to_vec(), ve))
         .collect()
 }
@@ -167,7 +175,7 @@ fn r3_from_events(new: &mut R3, shell: &mut Shell, live: &Live) {
         let id = new.index.adopt(vs, payload);
         new.index.store.nodes.get_mut(id).out = ve;
     }
-    for slot in carried(shell) {
+    for slot in merged_inputs(shell) {
         for (vs, payload, ve) in delivered(shell, slot, live) {
             if new.adopt_delivered(slot, vs, &payload, ve, shell.max_stable) {
                 shell.emit_insert(vs, ve, &payload);
@@ -182,7 +190,7 @@ fn r4_from_events(new: &mut R4, shell: &mut Shell, live: &Live) {
         let id = new.index.adopt(vs, payload);
         new.index.add(id, At::Out, ve);
     }
-    for slot in carried(shell) {
+    for slot in merged_inputs(shell) {
         for (vs, payload, ve) in delivered(shell, slot, live) {
             if new.adopt_delivered(slot, vs, &payload, ve, shell.max_stable) {
                 shell.emit_insert(vs, ve, &payload);
@@ -196,17 +204,17 @@ fn r4_from_r3(old: &R3, new: &mut R4, shell: &Shell) {
     for id in old.index.store.nodes.ids() {
         let (vs, payload) = old.index.store.key(id);
         let out = old.index.store.nodes.get(id).out;
-        let said = shell.inputs.order().iter().map(|&slot| (slot, old.end(id, slot)));
-        let said: Vec<(usize, i64)> = said.filter(|&(_, ve)| ve != NONE).collect();
-        // Final-only: a half-frozen event was promised, even if who did has left; others may still say it.
-        if out == NONE && said.is_empty() && vs >= shell.max_stable {
+        let ends = shell.inputs.order().iter().map(|&slot| (slot, old.end(id, slot)));
+        let ends: Vec<(usize, i64)> = ends.filter(|&(_, ve)| ve != NONE).collect();
+        // Final-only: others may still deliver the half-frozen event of an input that has left.
+        if out == NONE && ends.is_empty() && vs >= shell.max_stable {
             continue;
         }
         let copy = new.index.adopt(vs, payload);
         if out != NONE {
             new.index.add(copy, At::Out, out);
         }
-        for (slot, ve) in said {
+        for (slot, ve) in ends {
             new.index.add(copy, At::In(slot), ve);
         }
     }

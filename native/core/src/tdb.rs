@@ -1,12 +1,13 @@
-//! The temporal database of one stream (III.A): what a legal stream may say, and which of its events are alive.
+//! The temporal database of one stream (III.A): it checks the rules of a legal stream and keeps the live events.
 //!
-//! A publisher keeps one to know what it must say again when it connects again (`lmerge/client/live.py`), a subscriber one
-//! to know what it has been told (`lmerge/core/tdb.py`). Events are a multiset; each remembers its place in the order of
-//! insertion, so that a stream that promises an order keeps it when it is said again.
+//! A publisher keeps one for the events that it must publish again after a reconnect
+//! (`lmerge/client/publish/live_events.py`), a subscriber keeps one for the events that it has received
+//! (`lmerge/core/tdb.py`). Events are a multiset. Each keeps its place in the order of insertion, so that a stream that
+//! promises an order keeps it when it is published again.
 //!
-//! Most batches are never looked at event by event. A batch of inserts and stables waits as it came ([`Tdb::hear`]) with its
-//! largest end; when that is frozen, the batch is forgotten whole. Only what an adjust may speak of, what is asked for, and
-//! what outlives [`WAITING_ELEMENTS_MAX`] is put into the index.
+//! Most batches are never indexed event by event. A batch of inserts and stables waits as it came ([`Tdb::receive`])
+//! with its largest end. When that end is frozen, the whole batch is dropped. Batches are indexed only when an adjust
+//! comes, when events are queried, or when more than [`WAITING_ELEMENTS_MAX`] elements wait.
 
 use std::collections::VecDeque;
 
@@ -19,7 +20,7 @@ use crate::violation::{Code, Violation};
 /// Ends with the numbers of their events, ascending, where a (Vs, payload) has several.
 type Ends = Vec<(i64, i64)>;
 
-/// Ends that a cleared list has room for. Few keys ever have more, and the room of one that had is given back.
+/// Ends that a cleared list has room for. Few keys ever have more; a larger list is freed.
 const ENDS_KEPT: usize = 16;
 
 impl Spill for Ends {
@@ -48,11 +49,11 @@ struct Waiting {
     last: i64,
 }
 
-/// Elements that wait unindexed: some hundred milliseconds of a fast stream, the time that acks take to come back.
+/// The most elements that wait unindexed: some hundred milliseconds of a fast stream, the time until acks arrive.
 const WAITING_ELEMENTS_MAX: usize = 1 << 18;
-/// The same in bytes; a batch waits whole, so this bounds what one long lifetime in each can hold.
+/// The same in bytes. A batch waits as a whole, so this bounds the memory that one long lifetime in each batch holds.
 const WAITING_BYTES_MAX: usize = 32 << 20;
-/// A smaller batch is indexed at once: it would cost more to keep.
+/// A smaller batch is indexed at once, because that costs less than to keep it.
 const WAITING_BATCH_MIN: usize = 32;
 
 /// The live events of one stream. In a node, `out` is the end and `common` the number of a single event.
@@ -71,7 +72,7 @@ pub struct Tdb {
 }
 
 impl Tdb {
-    /// `trimmed`: INF if fully frozen events are forgotten at once; otherwise see [`Tdb::trim`].
+    /// `trimmed`: INF if fully frozen events are dropped at once; otherwise see [`Tdb::trim`].
     pub fn new(stable_point: i64, trimmed: i64) -> Tdb {
         let mut index = Index::new(false);
         index.store.wheel = crate::wheel::Wheel::new(stable_point.min(trimmed));
@@ -96,13 +97,13 @@ impl Tdb {
         self.trimmed
     }
 
-    /// Number of live events. Settle first: what waits is not counted.
+    /// Number of live events. Call `settle` first: waiting batches are not counted.
     pub fn len(&self) -> usize {
         assert!(self.waiting.is_empty(), "settled");
         self.count
     }
 
-    /// No fewer than there are live events: what waits is counted whole, without a look at it.
+    /// An upper bound of the number of live events: all elements of waiting batches count.
     pub fn at_most(&self) -> usize {
         self.count + self.waiting_elements
     }
@@ -111,8 +112,8 @@ impl Tdb {
         self.len() == 0
     }
 
-    /// Notice a batch, as [`Tdb::apply`] does, and index it later or never.
-    pub fn hear(&mut self, batch: Box<dyn Held>) -> Result<(), Box<Violation>> {
+    /// Apply a batch, as [`Tdb::apply`] does, but index it later or never.
+    pub fn receive(&mut self, batch: Box<dyn Held>) -> Result<(), Box<Violation>> {
         let view = batch.view();
         let Some((last, stable_point)) = self.plain(&view) else {
             return self.apply(&view, 0);
@@ -158,7 +159,7 @@ impl Tdb {
         Some((last, stable_point))
     }
 
-    /// Put all that waits into the index.
+    /// Index all waiting batches.
     pub fn settle(&mut self) {
         while !self.waiting.is_empty() {
             self.settle_first();
@@ -184,7 +185,7 @@ impl Tdb {
         }
     }
 
-    /// Notice the elements of `batch` from `start` on. On a violation those before the offender have been noticed.
+    /// Apply the elements of `batch` from `start` on. On a violation those before the offender have been applied.
     pub fn apply(&mut self, batch: &View<'_>, start: usize) -> Result<(), Box<Violation>> {
         self.settle();
         for index in start..batch.len() {
@@ -218,14 +219,14 @@ impl Tdb {
         Ok(())
     }
 
-    /// Put a live event in as it is, below the stable point too: for restoring what was live before.
+    /// Add a live event without checks, below the stable point too. Used to restore the events that were live.
     pub fn enter(&mut self, vs: i64, payload: &[u8], ve: i64) {
         self.settle();
         self.inserted += 1;
         self.add(vs, payload, ve, self.inserted);
     }
 
-    /// What is fully frozen at `stable_point`, and at this stream's own, is not needed any more.
+    /// Drop the events that are fully frozen both at `stable_point` and at this stream's own stable point.
     pub fn trim(&mut self, stable_point: i64) {
         if stable_point > self.trimmed {
             self.trimmed = stable_point;
@@ -233,7 +234,7 @@ impl Tdb {
         }
     }
 
-    /// The live events in order of insertion, then the stream's stable point if it has said one.
+    /// The live events in order of insertion, then the stream's stable point if it has one.
     pub fn prelude(&mut self) -> Columns {
         self.settle();
         let mut events = self.numbered();
@@ -336,7 +337,7 @@ impl Tdb {
         self.add_to(id, ve, number);
     }
 
-    /// One more event of a node that has some.
+    /// Add an event to a node that has events.
     fn add_to(&mut self, id: u32, ve: i64, number: i64) {
         let node = self.index.store.nodes.get(id);
         let (single, due) = ((node.out, node.common), node.due);
@@ -401,7 +402,7 @@ impl Tdb {
         Ok(())
     }
 
-    /// The node has these ends, at least one, and is due at the first.
+    /// Store the ends of a node, at least one. It is due at the first.
     fn keep(&mut self, id: u32, ends: Ends) {
         let node = self.index.store.nodes.get_mut(id);
         let due = ends[0].0;
@@ -424,7 +425,7 @@ impl Tdb {
         }
     }
 
-    /// Forget what neither side can speak of any more. Amortised O(forgotten).
+    /// Drop the events that are not needed any more. Amortised O(dropped).
     fn forget(&mut self) {
         let frozen_to = self.frozen_to();
         while self.waiting.front().is_some_and(|first| first.last < frozen_to) {

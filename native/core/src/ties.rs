@@ -1,25 +1,25 @@
-//! R1: the order of elements with one Vs. `R1` in `lmerge/core/insert_only.py` says what the order is worth.
+//! R1: the order of elements with one Vs. `R1` in `lmerge/core/insert_only.py` describes how the order is used.
 
 use std::collections::HashMap;
 
 use ahash::RandomState;
 use hashbrown::HashTable;
 
-use crate::input::{Input, Inputs, Said};
+use crate::input::{ElementsAtVs, Input, Inputs};
 use crate::violation::Code;
 
-/// What stands for no rank and no mark.
+/// No rank, or no mark.
 const NONE: u32 = u32::MAX;
 
 /// The elements at MaxVs, in order of output.
 #[derive(Clone, Debug, Default)]
 pub struct Slot {
-    pub said: Said,
-    /// While not every input has delivered a beginning of it.
+    pub elements: ElementsAtVs,
+    /// Present while not every input has delivered a prefix of it.
     places: Option<Box<Places>>,
 }
 
-/// By content: the first index of each element in the slot, its place, and by place how often it was output.
+/// The place of each element, which is its first index in the slot, by content; and how often it was output, by place.
 #[derive(Clone, Debug, Default)]
 struct Places {
     table: HashTable<(u64, u32)>,
@@ -35,22 +35,22 @@ pub struct Delivered {
     ranked: u32,
     /// By the slot of another input, the latest place that both have delivered, in order.
     marks: Vec<(usize, u32)>,
-    /// What was delivered and has no place, because it was not output.
+    /// Elements that were delivered and have no place, because they were not output.
     others: HashMap<(Vec<u8>, i64), u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Tie {
     copies: u32,
-    /// Of its first copy, among the elements of this input; `NONE` if that is not known.
+    /// The rank of its first copy among the elements of this input; `NONE` if it is not known.
     rank: u32,
 }
 
-/// What comes of an element by its position alone.
+/// The result of a look at an element's position alone.
 pub enum Step {
     Known,
     New,
-    /// The slot is out of step, from here on at the latest: `Slot::deliver` decides.
+    /// The slot is out of step, now or since earlier: `Slot::deliver` decides.
     Out,
 }
 
@@ -65,7 +65,7 @@ impl Delivered {
         self.ties.is_empty() && self.marks.is_empty() && self.others.is_empty()
     }
 
-    /// The places that have a rank, in its order.
+    /// The places that have a rank, in order of rank.
     pub fn order(&self) -> Vec<u32> {
         let mut order: Vec<u32> = self.ties.keys().copied().collect();
         order.retain(|&place| self.rank(place) != NONE);
@@ -77,7 +77,7 @@ impl Delivered {
         &self.marks
     }
 
-    /// As a snapshot has it; `Slot::load` adds how often each place was delivered.
+    /// The state of a snapshot; `Slot::load` adds how often each place was delivered.
     pub fn of(order: Vec<u32>, marks: Vec<(usize, u32)>) -> Delivered {
         let mut delivered = Delivered {
             marks,
@@ -113,32 +113,32 @@ impl Delivered {
         }
     }
 
-    /// The input in `slot` has left.
+    /// Drop the marks of the input in `slot`, which has left.
     pub fn forget(&mut self, slot: usize) {
         self.marks.retain(|mark| mark.0 != slot);
     }
 }
 
 impl Places {
-    fn of(said: &Said) -> Places {
+    fn of(elements: &ElementsAtVs) -> Places {
         let mut places = Places::default();
-        for at in 0..said.len() {
-            let (payload, ve) = said.get(at);
-            let (place, _) = places.enter(said, payload, ve, at);
+        for at in 0..elements.len() {
+            let (payload, ve) = elements.get(at);
+            let (place, _) = places.enter(elements, payload, ve, at);
             places.add(place);
         }
         places
     }
 
-    fn find(&self, said: &Said, payload: &[u8], ve: i64) -> Option<u32> {
+    fn find(&self, elements: &ElementsAtVs, payload: &[u8], ve: i64) -> Option<u32> {
         let hash = self.state.hash_one((payload, ve));
-        let is_it = |&(other, at): &(u64, u32)| other == hash && said.get(at as usize) == (payload, ve);
+        let is_it = |&(other, at): &(u64, u32)| other == hash && elements.get(at as usize) == (payload, ve);
         self.table.find(hash, is_it).map(|&(_, at)| at)
     }
 
-    /// The place of an element, which is `at` if it had none, and whether it had none.
-    fn enter(&mut self, said: &Said, payload: &[u8], ve: i64, at: usize) -> (u32, bool) {
-        if let Some(place) = self.find(said, payload, ve) {
+    /// The place of an element, and whether it is a new place. A new place is `at`.
+    fn enter(&mut self, elements: &ElementsAtVs, payload: &[u8], ve: i64, at: usize) -> (u32, bool) {
+        if let Some(place) = self.find(elements, payload, ve) {
             return (place, false);
         }
         let hash = self.state.hash_one((payload, ve));
@@ -160,12 +160,12 @@ impl Places {
 }
 
 impl Slot {
-    pub fn of(said: Said) -> Slot {
-        Slot { said, places: None }
+    pub fn of(elements: ElementsAtVs) -> Slot {
+        Slot { elements, places: None }
     }
 
     pub fn clear(&mut self) {
-        self.said.clear();
+        self.elements.clear();
         self.places = None;
     }
 
@@ -173,26 +173,26 @@ impl Slot {
         self.places.is_none()
     }
 
-    /// One comparison, while the slot is in step.
+    /// Compare an element with the one at its position, while the slot is in step.
     #[inline]
     pub fn step(&mut self, input: &mut Input, payload: &[u8], ve: i64) -> Step {
         let position = input.tie_count;
         if self.places.is_some() {
             return Step::Out;
         }
-        if position == self.said.len() {
-            self.said.push(payload, ve);
+        if position == self.elements.len() {
+            self.elements.push(payload, ve);
             input.tie_count += 1;
             return Step::New;
         }
-        if self.said.get(position) == (payload, ve) {
+        if self.elements.get(position) == (payload, ve) {
             input.tie_count += 1;
             return Step::Known;
         }
         Step::Out
     }
 
-    /// The input in `slot` delivers an element of a slot that is out of step: whether that is new.
+    /// Take an element that the input in `slot` delivers while the slot is out of step. Returns whether it is new.
     pub fn deliver(
         &mut self,
         inputs: &mut Inputs,
@@ -202,10 +202,10 @@ impl Slot {
         ve: i64,
     ) -> Result<bool, Code> {
         if self.places.is_none() {
-            self.fall_out_of_step(inputs, vs);
+            self.leave_step(inputs, vs);
         }
         let places = self.places.as_mut().expect("a slot out of step");
-        let (place, _) = places.enter(&self.said, payload, ve, self.said.len());
+        let (place, _) = places.enter(&self.elements, payload, ve, self.elements.len());
         let delivered = &mut inputs.get_mut(slot).ties;
         if !delivered.others.is_empty()
             && let Some(copies) = delivered.others.remove(&(payload.to_vec(), ve))
@@ -225,20 +225,20 @@ impl Slot {
         if before < copies {
             return Ok(false);
         }
-        self.said.push(payload, ve);
+        self.elements.push(payload, ve);
         places.add(place);
         Ok(true)
     }
 
-    /// O(slot), once a slot: what the position of an input was enough for is written out.
-    fn fall_out_of_step(&mut self, inputs: &mut Inputs, vs: i64) {
-        let places = Places::of(&self.said);
+    /// Replace the positions of the inputs in the slot by places, ranks and marks. O(slot), once for each slot.
+    fn leave_step(&mut self, inputs: &mut Inputs, vs: i64) {
+        let places = Places::of(&self.elements);
         let place_of = |at: usize| {
-            let (payload, ve) = self.said.get(at);
-            places.find(&self.said, payload, ve).expect("a place")
+            let (payload, ve) = self.elements.get(at);
+            places.find(&self.elements, payload, ve).expect("a place")
         };
-        let ids: Vec<u32> = (0..self.said.len()).map(place_of).collect();
-        // By the length of a beginning of the slot: its last element that came once.
+        let ids: Vec<u32> = (0..self.elements.len()).map(place_of).collect();
+        // By the length of a prefix of the slot: its last element that came once.
         let mut latest = vec![NONE];
         for &place in &ids {
             let before = latest[latest.len() - 1];
@@ -281,7 +281,7 @@ impl Slot {
         if behind.is_empty() {
             return;
         }
-        self.fall_out_of_step(inputs, vs);
+        self.leave_step(inputs, vs);
         for &slot in &behind {
             inputs.get_mut(slot).ties = Delivered::default();
             slots.iter().for_each(|&other| inputs.get_mut(other).ties.forget(slot));
@@ -289,19 +289,19 @@ impl Slot {
         self.count_delivered(inputs, &behind);
     }
 
-    /// Go on out of step, with inputs whose ranks and marks are known.
+    /// Continue out of step, with inputs whose ranks and marks are known.
     pub fn load_out_of_step(&mut self, inputs: &mut Inputs, vs: Option<i64>) {
-        self.places = Some(Box::new(Places::of(&self.said)));
+        self.places = Some(Box::new(Places::of(&self.elements)));
         let slots: Vec<usize> = vs.map_or(Vec::new(), |vs| standing(inputs, vs).map(|(slot, _)| slot).collect());
         self.count_delivered(inputs, &slots);
     }
 
-    /// Be as `kept`, or out of step, if the slot fell out of step since then.
+    /// Restore `kept`; out of step if the slot has left step since then.
     pub fn go_back(&mut self, kept: Slot) {
         let is_in_step = self.is_in_step() && kept.is_in_step();
-        *self = Slot::of(kept.said);
+        *self = Slot::of(kept.elements);
         if !is_in_step {
-            self.places = Some(Box::new(Places::of(&self.said)));
+            self.places = Some(Box::new(Places::of(&self.elements)));
         }
     }
 
@@ -310,7 +310,7 @@ impl Slot {
         for &slot in slots {
             let input = inputs.get_mut(slot);
             for (payload, ve) in input.at_last_vs.iter() {
-                match places.find(&self.said, payload, ve) {
+                match places.find(&self.elements, payload, ve) {
                     Some(place) => input.ties.tie(place).copies += 1,
                     None => *input.ties.others.entry((payload.to_vec(), ve)).or_default() += 1,
                 }
@@ -319,12 +319,14 @@ impl Slot {
     }
 
     /// Whether these are the first elements, in any order.
-    fn begins_with(&self, said: &Said) -> bool {
-        if said.len() > self.said.len() {
+    fn begins_with(&self, elements: &ElementsAtVs) -> bool {
+        if elements.len() > self.elements.len() {
             return false;
         }
-        let (mut mine, mut its): (Vec<_>, Vec<_>) =
-            (self.said.iter().take(said.len()).collect(), said.iter().collect());
+        let (mut mine, mut its): (Vec<_>, Vec<_>) = (
+            self.elements.iter().take(elements.len()).collect(),
+            elements.iter().collect(),
+        );
         mine.sort_unstable();
         its.sort_unstable();
         mine == its
@@ -347,13 +349,13 @@ impl Slot {
         }
         if let Some(places) = &self.places {
             let copies: u64 = places.copies.iter().map(|&copies| u64::from(copies)).sum();
-            assert_eq!(copies, self.said.len() as u64);
+            assert_eq!(copies, self.elements.len() as u64);
         }
     }
 }
 
 impl Places {
-    /// The input in `slot` delivers for the first time what was output once.
+    /// Check the order of an element that the input in `slot` delivers for the first time and that was output once.
     fn check_order(&self, inputs: &mut Inputs, slot: usize, vs: i64, place: u32) -> Result<(), Code> {
         let mine = &inputs.get(slot).ties;
         let mut others = Vec::new();

@@ -1,4 +1,4 @@
-//! How an input breaks its promises, as numbers; `lmerge/core/violations.py` has the words.
+//! Broken promises of an input, as numbers; `lmerge/core/violations.py` has the messages.
 
 use crate::columns::View;
 use crate::element::Element;
@@ -17,8 +17,8 @@ pub enum Code {
 }
 
 impl Code {
-    /// The stable word that metrics, tests and alerts rely on.
-    pub fn word(self) -> &'static str {
+    /// The stable name that metrics, tests and alerts rely on.
+    pub fn name(self) -> &'static str {
         match self {
             Code::EndBeforeStart => "end-before-start",
             Code::InsertBelowStable => "insert-below-stable",
@@ -33,9 +33,9 @@ impl Code {
     }
 }
 
-/// Which element of which input broke which promise.
+/// A broken promise: the code, the input and the element.
 ///
-/// `detail`: the Vs before for `OutOfOrder`, the input's stable point for the codes that speak of it. `ends`: what the
+/// `detail`: the Vs before for `OutOfOrder`, the input's stable point for the codes about it. `ends`: the ends that the
 /// input has instead of an unknown event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
@@ -49,7 +49,7 @@ pub struct Violation {
 }
 
 impl Violation {
-    /// The element at `index` of `batch` is to blame.
+    /// The violation of the element at `index` of `batch`.
     pub fn of(code: Code, slot: usize, batch: &View<'_>, index: usize) -> Box<Violation> {
         let element = Element {
             kind: batch.kind(index),

@@ -1,12 +1,13 @@
-//! A calendar of due times: who must be looked at when the stable point moves to `t` (law 2).
+//! A calendar of due times: it gives the nodes to visit when the stable point moves to `t` (law 2, docs/laws.md).
 //!
-//! The hierarchical timing wheel of `lmerge/core/calendar.py`. A node due at `d` has an entry at the level of the highest byte
-//! in which `d` and `now` differ, in the slot named by that byte of `d`. An entry is the node's number and the lower half of its due
-//! time, in blocks of entries: up to the fourth level it can be dealt out again without a look at the node, which would
-//! be a miss of every cache when there are many.
+//! The hierarchical timing wheel of `lmerge/core/calendar.py`. A node due at `d` has an entry on the level of the
+//! highest byte in which `d` and `now` differ, in the slot given by that byte of `d`. An entry is the node's number and
+//! the lower half of its due time, in blocks of entries. Up to the fourth level it can be distributed again without a
+//! look at the node, which would miss every cache when there are many nodes.
 //!
-//! A node that is entered elsewhere or forgotten leaves its entry behind; the node's own due time says so when the entry comes
-//! up. Entries left behind are bounded: when they outnumber the others, the wheel is built anew ([`Wheel::tidy`]).
+//! When a node is entered again or removed, its old entry stays. It is recognised later because the node then has
+//! another due time. Stale entries are bounded: when they outnumber the others, the wheel is built again
+//! ([`Wheel::tidy`]).
 
 use crate::element::{INF, NEG_INF};
 use crate::nodes::{NIL, Nodes};
@@ -19,10 +20,10 @@ const OTHER_SIGN: usize = LEVELS * SLOTS;
 const NEAR_LEVELS: usize = 4;
 
 const BLOCK: usize = 15;
-/// Blocks are allocated so many at once: a list that doubles would hold twice what it needs.
+/// The number of blocks allocated at once. A list that doubles would hold twice what it needs.
 const PAGE_BITS: u32 = 6;
 const PAGE: usize = 1 << PAGE_BITS;
-/// Entries or blocks that are never worth the trouble.
+/// With fewer entries or blocks, tidying costs more than it saves.
 const TIDY_MIN: usize = 4096;
 
 /// Some entries of a slot; 128 bytes.
@@ -50,9 +51,9 @@ pub struct Wheel {
     occupied: [[u64; SLOTS / 64]; LEVELS],
     pages: Vec<Box<[Block; PAGE]>>,
     unused: u32,
-    /// Entries, those left behind among them.
+    /// Number of entries, including stale ones.
     count: usize,
-    /// What is dealt out again; kept for its memory.
+    /// A buffer for entries that are distributed again; kept to reuse its memory.
     dealt: Vec<Entry>,
 }
 
@@ -82,8 +83,8 @@ impl Wheel {
         }
     }
 
-    /// Move `now` to `t` and take out all nodes due before `t`, in no useful order: they are never due then, until they are
-    /// entered again. Amortised O(taken out).
+    /// Move `now` to `t`, and remove and append to `popped` all nodes due before `t`, in no useful order. They have no
+    /// due time until they are entered again. Amortised O(removed).
     pub fn pop_below(&mut self, nodes: &mut Nodes, t: i64, popped: &mut Vec<u32>) {
         let now = self.now;
         if t <= now {
@@ -91,7 +92,7 @@ impl Wheel {
         }
         self.now = t;
         let difference = t ^ now;
-        // `t`'s own slot at the highest level that turns is dealt out again; all below it has passed.
+        // On the highest level that turns, the slot of `t` is distributed again; all levels below have passed.
         let (turned, own) = if difference < 0 {
             (LEVELS, OTHER_SIGN)
         } else {
@@ -127,7 +128,7 @@ impl Wheel {
         self.dealt = dealt;
     }
 
-    /// Build the wheel anew if what was left behind outnumbers the rest, or most blocks are unused.
+    /// Build the wheel again if stale entries outnumber the others, or most blocks are unused.
     pub fn tidy(&mut self, nodes: &Nodes) {
         let too_many = self.count > 2 * nodes.len() + TIDY_MIN;
         let too_empty = BLOCK * PAGE * self.pages.len() > 8 * self.count + 8 * TIDY_MIN;
@@ -241,7 +242,7 @@ impl Wheel {
         &mut self.pages[(at >> PAGE_BITS) as usize][at as usize & (PAGE - 1)]
     }
 
-    /// Pop what is due of a slot that has passed.
+    /// Pop the due nodes of a slot that has passed.
     fn take(&mut self, nodes: &mut Nodes, slot: usize, popped: &mut Vec<u32>) {
         let t = self.now;
         self.empty(slot, |entry| pop(nodes, entry.id, t, popped));
@@ -273,7 +274,7 @@ impl Default for Wheel {
     }
 }
 
-/// Pop the node unless the entry was left behind.
+/// Pop the node unless the entry is stale.
 #[inline]
 fn pop(nodes: &mut Nodes, id: u32, t: i64, popped: &mut Vec<u32>) {
     if nodes.due(id) < t {

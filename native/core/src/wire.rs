@@ -1,7 +1,7 @@
 //! The messages that carry batches, as bytes: `PublishRequest` and `SubscribeResponse` of proto/lmerge/v1/lmerge.proto.
 //!
-//! Only their batches are of interest here; all other messages are small, and Python's. Reading copies nothing: the columns
-//! are parts of the message that came. Writing copies each byte once, from however many batches into one message.
+//! This module handles only their batches. Python handles all other messages, which are small. Reading copies nothing:
+//! the columns are parts of the message. Writing copies each byte once, from any number of batches into one message.
 
 use bytes::{BufMut, Bytes};
 use prost::Message;
@@ -28,7 +28,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// The columns, not looked at yet.
+    /// The columns, unchecked.
     pub fn raw(&self) -> Raw<'_> {
         Raw {
             kinds: &self.kinds,
@@ -67,24 +67,24 @@ struct SubscribeResponse {
 const BATCH_TAG: u32 = 2;
 const SEQUENCE_TAG: u32 = 1;
 
-/// The batch of a `PublishRequest`. None: it carries something else, or is not written as [`Outgoing`] writes.
+/// The batch of a `PublishRequest`. None: it has another content, or is not written as [`Outgoing`] writes.
 pub fn read_publish(message: Bytes) -> Option<SequencedBatch> {
     read::<PublishRequest>(message)?.batch
 }
 
-/// The batch of a `SubscribeResponse`. None: it carries something else, or is not written as [`Outgoing`] writes.
+/// The batch of a `SubscribeResponse`. None: it has another content, or is not written as [`Outgoing`] writes.
 pub fn read_subscribe(message: Bytes) -> Option<Batch> {
     read::<SubscribeResponse>(message)?.batch
 }
 
-/// A message whose length is just that of the fields known here, each of them once. Of the others protobuf must judge:
-/// which field of a `oneof` counts, what becomes of one that comes twice, what is wrong with one that is unknown.
+/// Decode a message whose length is exactly that of the fields declared here, each of them once. Other messages are
+/// left to protobuf: it decides which field of a `oneof` is valid, and about repeated and unknown fields.
 fn read<M: Message + Default>(message: Bytes) -> Option<M> {
     let len = message.len();
     M::decode(message).ok().filter(|read| read.encoded_len() == len)
 }
 
-/// A message to be written: its length is known before.
+/// A message to be written. Its length is known in advance.
 pub struct Outgoing<'a> {
     parts: &'a [View<'a>],
     /// None: a `SubscribeResponse`, which has no sequence.
@@ -189,7 +189,7 @@ impl<'a> Outgoing<'a> {
     }
 }
 
-/// A field of one byte of key, a length and so many bytes.
+/// The length of a field: one byte of key, a length and `bytes` bytes.
 fn field_len(bytes: usize) -> usize {
     1 + encoded_len_varint(bytes as u64) + bytes
 }
@@ -210,7 +210,7 @@ fn open_bytes(tag: u32, bytes: usize, out: &mut impl BufMut) {
     }
 }
 
-/// A column of `n` times, or zeros where the part does without.
+/// Write a column of `n` times, or zeros where the part omits it.
 fn put_times(column: &[u8], n: usize, out: &mut impl BufMut) {
     if column.is_empty() {
         out.put_bytes(0, 8 * n);

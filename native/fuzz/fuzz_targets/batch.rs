@@ -1,6 +1,6 @@
-//! Any bytes that claim to be a batch: the decoder, what can be done with what it accepts, and merging it.
+//! Fuzzes the decoder of batches with any bytes, the operations on what it accepts, and the merge of it.
 //!
-//! The property is that of the ordinary test (`native/core/tests/suite/property.rs`); here coverage guides the search.
+//! The property is that of the test `native/core/tests/suite/property.rs`; here coverage guides the search.
 //!
 //!     cd native && cargo +nightly fuzz run batch -- -max_total_time=300
 

@@ -1,4 +1,4 @@
-//! Cleanse for Python: `lmerge.core.cleanse.Cleanse` on columns, for comparison with merging directly.
+//! Cleanse for Python: `lmerge.core.comparison.cleanse.Cleanse` on columns, for comparison with merging directly.
 
 use lmerge_core::cleanse as core;
 use lmerge_core::violation::{Code, Violation};
@@ -8,7 +8,7 @@ use pyo3::types::{PyBytes, PyDict};
 use crate::columns::Columns;
 use crate::core::guarded;
 
-/// One operator for one stream.
+/// Cleanses one stream.
 #[pyclass(module = "lmerge._native")]
 pub struct Cleanse {
     name: String,
@@ -40,32 +40,32 @@ impl Cleanse {
         let cleanse = &mut self.cleanse;
         match guarded(py, move || cleanse.apply(&columns.view()))? {
             Ok(released) => Ok(Columns::written(released)),
-            Err(violation) => Err(self.in_words(py, &violation)?),
+            Err(violation) => Err(self.error_of(py, &violation)?),
         }
     }
 }
 
 impl Cleanse {
-    /// The InputViolation that the definition raises.
-    fn in_words(&self, py: Python<'_>, broken: &Violation) -> PyResult<PyErr> {
-        let words = py.import("lmerge.core.violations")?;
+    /// The InputViolation that the Python definition raises.
+    fn error_of(&self, py: Python<'_>, broken: &Violation) -> PyResult<PyErr> {
+        let violations = py.import("lmerge.core.violations")?;
         let element = &broken.element;
         let payload = PyBytes::new(py, &element.payload);
         let row = (element.kind, element.vs, element.ve, element.vold, payload);
         let of = (&self.name, row, broken.index);
         let stable = PyDict::new(py);
         let error = match broken.code {
-            Code::EndBeforeStart => words.call_method1("end_before_start", of)?,
+            Code::EndBeforeStart => violations.call_method1("end_before_start", of)?,
             Code::UnknownEvent => {
                 let known = broken
                     .ends
                     .as_ref()
                     .map_or("no live event".to_string(), |ends| format!("ends {ends:?}"));
-                words.call_method1("unknown_event", (of.0, of.1, of.2, known))?
+                violations.call_method1("unknown_event", (of.0, of.1, of.2, known))?
             }
             code => {
                 stable.set_item("stable", broken.detail)?;
-                words.call_method(code.word().replace('-', "_").as_str(), of, Some(&stable))?
+                violations.call_method(code.name().replace('-', "_").as_str(), of, Some(&stable))?
             }
         };
         Ok(PyErr::from_value(error))

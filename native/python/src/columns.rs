@@ -1,4 +1,4 @@
-//! Batches: the wire's bytes as they came, or columns that the core wrote.
+//! Batches: the received bytes of the wire, or columns that the core wrote.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ create_exception!(
 
 #[derive(Debug)]
 enum Buffers {
-    /// Parts of a message that came.
+    /// Parts of a received message.
     Wire(Batch),
     Written(core::Columns),
 }
@@ -90,7 +90,7 @@ impl Columns {
         }
     }
 
-    /// The batch for somebody who keeps it.
+    /// The batch in a form that Rust can keep.
     pub fn kept(&self) -> Kept {
         Kept(self.part(0, self.stop - self.start))
     }
@@ -121,7 +121,7 @@ impl Columns {
     }
 }
 
-/// A batch that Rust keeps while Python may forget it.
+/// A batch that Rust keeps, even if Python drops it.
 #[derive(Debug)]
 pub struct Kept(Columns);
 

@@ -22,7 +22,7 @@ pub struct Violation(pub violation::Violation);
 impl Violation {
     #[getter]
     fn code(&self) -> &'static str {
-        self.0.code.word()
+        self.0.code.name()
     }
 
     #[getter]
@@ -63,7 +63,7 @@ impl Violation {
 pub struct Core(Sharded);
 
 impl Core {
-    /// Run `work` without the GIL; a panic is an AssertionError.
+    /// Run `work` without the GIL. A panic becomes an AssertionError.
     fn run<T: Send>(&mut self, py: Python<'_>, work: impl FnOnce(&mut Sharded) -> T + Send) -> PyResult<T> {
         let merge = &mut self.0;
         guarded(py, move || work(merge))
@@ -75,7 +75,7 @@ impl Core {
     }
 }
 
-/// Run `work` without the GIL; a panic is a bug of the core and becomes an AssertionError.
+/// Run `work` without the GIL. A panic is a bug of the core; it becomes an AssertionError.
 pub fn guarded<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyResult<T> {
     py.detach(|| catch_unwind(AssertUnwindSafe(work))).map_err(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
@@ -140,14 +140,14 @@ impl Core {
         )))
     }
 
-    /// Keep what inputs deliver under R0-R2. Before any attaches.
+    /// Keep what inputs deliver under R0-R2. To be called before an input attaches.
     fn keep_delivered(&mut self, py: Python<'_>) -> PyResult<()> {
         self.run(py, Sharded::keep_delivered)
     }
 
     #[getter]
     fn algorithm(&self) -> &'static str {
-        self.0.kind().word()
+        self.0.kind().name()
     }
 
     #[getter]
@@ -185,7 +185,7 @@ impl Core {
         self.0.changes()
     }
 
-    #[expect(clippy::too_many_arguments, reason = "what is known of an input")]
+    #[expect(clippy::too_many_arguments, reason = "the properties of an input")]
     fn attach(
         &mut self,
         py: Python<'_>,
@@ -231,8 +231,8 @@ impl Core {
     }
 
     fn apply(&mut self, py: Python<'_>, slot: usize, columns: &Columns, start: usize) -> PyResult<Option<Violation>> {
-        let said = self.run(py, |merge| merge.apply(slot, &columns.view(), start))?;
-        Ok(said.err().map(|violation| Violation(*violation)))
+        let result = self.run(py, |merge| merge.apply(slot, &columns.view(), start))?;
+        Ok(result.err().map(|violation| Violation(*violation)))
     }
 
     fn switch(&mut self, py: Python<'_>, algorithm: &str, started: bool) -> PyResult<()> {
@@ -297,8 +297,8 @@ impl Core {
     }
 }
 
-fn kind(word: &str) -> PyResult<Kind> {
-    Kind::parse(word).ok_or_else(|| PyValueError::new_err(format!("unknown algorithm {word:?}")))
+fn kind(name: &str) -> PyResult<Kind> {
+    Kind::parse(name).ok_or_else(|| PyValueError::new_err(format!("unknown algorithm {name:?}")))
 }
 
 fn fields<'py>(py: Python<'py>, fields: Vec<(&'static str, String)>) -> PyResult<Bound<'py, PyDict>> {

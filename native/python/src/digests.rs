@@ -10,10 +10,10 @@ use crate::core::guarded;
 /// (interval, events, their sum, starts, their sum)
 type Row = (i64, i64, u128, i64, u128);
 
-/// The index of the offender, if there is one, and the first and last time that was touched.
-type Heard = (Option<usize>, Option<(i64, i64)>);
+/// The index of the offender, if there is one, and the first and last interval that was changed.
+type AddOutcome = (Option<usize>, Option<(i64, i64)>);
 
-/// Counts and sums of what one input has said, by interval. One thread at a time.
+/// Counts and sums of one input's events, by interval. One thread at a time.
 #[pyclass(module = "lmerge._native")]
 pub struct Digests(core::Digests);
 
@@ -45,10 +45,10 @@ impl Digests {
         self.0.open()
     }
 
-    fn add(&mut self, py: Python<'_>, columns: &Columns, stop: usize) -> PyResult<Heard> {
+    fn add(&mut self, py: Python<'_>, columns: &Columns, stop: usize) -> PyResult<AddOutcome> {
         let digests = &mut self.0;
-        let heard = guarded(py, move || digests.add(&columns.view(), stop))?;
-        Ok((heard.offender, heard.touched))
+        let outcome = guarded(py, move || digests.add(&columns.view(), stop))?;
+        Ok((outcome.offender, outcome.touched))
     }
 
     fn take_below(&mut self, bound: Option<i64>) -> Vec<Row> {

@@ -1,8 +1,8 @@
-//! `lmerge._native`: the crates `lmerge-core` and `lmerge-rows` for Python. `lmerge/_native.pyi` describes what stands
-//! here.
+//! `lmerge._native`: the crates `lmerge-core` and `lmerge-rows` for Python. `lmerge/_native.pyi` describes the
+//! interface.
 //!
-//! One call takes a whole batch and gives a whole batch; columns cross as bytes, and while the core works the GIL is
-//! released. A panic of the core is a bug; it becomes an AssertionError and leaves the process alive.
+//! One call takes a whole batch and returns a whole batch. Columns are passed as bytes. The GIL is released while the
+//! core works. A panic of the core is a bug; it becomes an AssertionError, and the process continues.
 
 mod cleanse;
 mod columns;

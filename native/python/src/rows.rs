@@ -15,7 +15,7 @@ use crate::core::guarded;
 /// name, type, nullable, `round_digits`, scale, children: a `Column` of `lmerge/wire/schema.py`.
 type Declared<'py> = (String, String, bool, Option<i32>, u8, Vec<Bound<'py, PyAny>>);
 
-/// The rows of one schema. What it refuses is None.
+/// The rows of one schema. A method returns None for data that it refuses.
 #[pyclass(frozen, module = "lmerge._native")]
 pub struct Rows(Schema);
 
@@ -57,7 +57,7 @@ impl Rows {
         Ok(Some(list))
     }
 
-    /// The first insert or adjust from `start` on whose payload is no row for certain.
+    /// The first insert or adjust from `start` on whose payload is not certainly a row.
     fn first_doubt(&self, py: Python<'_>, columns: &Columns, start: usize) -> PyResult<Option<usize>> {
         let schema = &self.0;
         guarded(py, move || {
@@ -83,7 +83,7 @@ impl Rows {
     }
 }
 
-/// A record batch, for whoever knows the Arrow PyCapsule interface.
+/// A record batch, for any library with the Arrow PyCapsule interface.
 #[pyclass(frozen, module = "lmerge._native")]
 pub struct ArrowBatch(StructArray);
 
@@ -95,7 +95,7 @@ impl ArrowBatch {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
-        let _ = requested_schema; // best effort, the interface says
+        let _ = requested_schema; // the interface requires only best effort
         let exported = to_ffi(&self.0.to_data());
         let (array, schema) = exported.map_err(|problem| PyValueError::new_err(problem.to_string()))?;
         Ok((
@@ -106,16 +106,16 @@ impl ArrowBatch {
 }
 
 fn column_of(declared: &Bound<'_, PyAny>) -> PyResult<Column> {
-    let (name, word, nullable, round_digits, scale, children): Declared<'_> = declared.extract()?;
+    let (name, type_name, nullable, round_digits, scale, children): Declared<'_> = declared.extract()?;
     let children: PyResult<_> = children.iter().map(column_of).collect();
-    let unknown = || PyValueError::new_err(format!("column {name:?}: no such type: {word}"));
-    Column::parse(name.clone(), &word, nullable, round_digits, scale, children?).ok_or_else(unknown)
+    let unknown = || PyValueError::new_err(format!("column {name:?}: no such type: {type_name}"));
+    Column::parse(name.clone(), &type_name, nullable, round_digits, scale, children?).ok_or_else(unknown)
 }
 
-/// A batch as it is handed over.
+/// A batch as the interface exports it.
 type Imported = (FFI_ArrowArray, FFI_ArrowSchema);
 
-/// Take the batches over. None if one has a type that its library does not hand over.
+/// Import the batches. None if one has a type that its library does not export.
 fn imported(batches: &[Bound<'_, PyAny>]) -> PyResult<Option<Vec<Imported>>> {
     let mut taken = Vec::with_capacity(batches.len());
     for batch in batches {
@@ -126,8 +126,8 @@ fn imported(batches: &[Bound<'_, PyAny>]) -> PyResult<Option<Vec<Imported>>> {
         let (schema, array): (Bound<'_, PyAny>, Bound<'_, PyAny>) = capsules.extract()?;
         let schema = schema.cast::<PyCapsule>()?.pointer_checked(Some(c"arrow_schema"))?;
         let array = array.cast::<PyCapsule>()?.pointer_checked(Some(c"arrow_array"))?;
-        // SAFETY: capsules of these names hold these structs (the Arrow PyCapsule interface), and nobody else has them:
-        // they have just been made. What is taken out is marked as released, so the capsules leave it alone.
+        // SAFETY: capsules of these names hold these structs (the Arrow PyCapsule interface), and no other code has
+        // them: they have just been made. Moved structs are marked as released, so the capsules do not free them.
         taken.push(unsafe {
             (
                 FFI_ArrowArray::from_raw(array.as_ptr().cast()),
@@ -138,7 +138,7 @@ fn imported(batches: &[Bound<'_, PyAny>]) -> PyResult<Option<Vec<Imported>>> {
     Ok(Some(taken))
 }
 
-/// The batches. None if one is of a type that Rust's Arrow does not know.
+/// The batches. None if one has a type that Rust's Arrow does not support.
 fn structs(batches: Vec<Imported>) -> Option<Vec<StructArray>> {
     let of = |(array, schema): Imported| {
         // SAFETY: the array and its schema were exported together, by a library that keeps the C data interface.

@@ -10,12 +10,16 @@ use pyo3::types::{PyDict, PyList};
 /// Vs, payload, the output's entry, then the inputs'.
 type NodeRow<T> = (i64, Vec<u8>, Vec<Option<T>>);
 
-/// How far the merge is, and what the algorithm remembers. Raises KeyError, TypeError or ValueError.
+/// The times of the merge and the state of the algorithm. Raises KeyError, TypeError or ValueError.
 pub fn parse_state(kind: Kind, state: &Bound<'_, PyDict>) -> PyResult<(Times, State)> {
     let parsed = match kind {
         Kind::R0 => {
             let last = field(state, "last")?;
-            let last = if last.is_none() { None } else { Some(said(&last)?) };
+            let last = if last.is_none() {
+                None
+            } else {
+                Some(element_row(&last)?)
+            };
             State::R0 {
                 max_vs: field(state, "max_vs")?.extract()?,
                 last,
@@ -25,7 +29,7 @@ pub fn parse_state(kind: Kind, state: &Bound<'_, PyDict>) -> PyResult<(Times, St
             let out_of_step = state.get_item("out_of_step")?;
             State::R1 {
                 max_vs: field(state, "max_vs")?.extract()?,
-                slot: rows(state, "slot", said)?,
+                slot: rows(state, "slot", element_row)?,
                 out_of_step: out_of_step.map_or(Ok(false), |flag| flag.extract())?,
             }
         }
@@ -35,7 +39,7 @@ pub fn parse_state(kind: Kind, state: &Bound<'_, PyDict>) -> PyResult<(Times, St
             })?;
             let empty = |row: &Bound<'_, PyAny>| Ok((payload(&row.get_item(0)?)?, row.get_item(1)?.extract()?));
             let copy = |row: &Bound<'_, PyAny>| {
-                let (payload, ve) = said(row)?;
+                let (payload, ve) = element_row(row)?;
                 Ok((payload, ve, row.get_item(2)?.extract()?))
             };
             let has = |name: &str| state.contains(name);
@@ -100,7 +104,7 @@ pub fn parse_live(rows: &Bound<'_, PyList>) -> PyResult<Vec<EndRow>> {
     end_rows(rows)
 }
 
-/// What an input remembers.
+/// The state of an input.
 pub fn parse_input(fields: &Bound<'_, PyDict>) -> PyResult<InputState> {
     let element = |row: &Bound<'_, PyAny>| {
         let time = |at: usize| row.get_item(at)?.extract::<i64>();
@@ -150,7 +154,7 @@ fn end_rows(rows: &Bound<'_, PyAny>) -> PyResult<Vec<EndRow>> {
 }
 
 /// [payload, ve].
-fn said(row: &Bound<'_, PyAny>) -> PyResult<(Vec<u8>, i64)> {
+fn element_row(row: &Bound<'_, PyAny>) -> PyResult<(Vec<u8>, i64)> {
     Ok((payload(&row.get_item(0)?)?, row.get_item(1)?.extract()?))
 }
 
@@ -196,7 +200,7 @@ fn field<'py>(fields: &Bound<'py, PyDict>, name: &str) -> PyResult<Bound<'py, Py
         .ok_or_else(|| PyKeyError::new_err(name.to_string()))
 }
 
-/// A field that snapshots have where it is needed.
+/// A field that snapshots contain only where it is needed.
 fn optional<T>(
     fields: &Bound<'_, PyDict>,
     name: &str,

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use crate::columns::Columns;
 use crate::core::{Violation, guarded};
 
-/// A TDB that forgets what is fully frozen. One thread at a time.
+/// A TDB that drops fully frozen events. One thread at a time.
 #[pyclass(module = "lmerge._native")]
 pub struct Tdb(tdb::Tdb);
 
@@ -47,8 +47,8 @@ impl Tdb {
 
     fn apply(&mut self, py: Python<'_>, columns: &Columns) -> PyResult<Option<Violation>> {
         let (tdb, batch) = (&mut self.0, Box::new(columns.kept()));
-        let said = guarded(py, move || tdb.hear(batch))?;
-        Ok(said.err().map(|violation| Violation(*violation)))
+        let result = guarded(py, move || tdb.receive(batch))?;
+        Ok(result.err().map(|violation| Violation(*violation)))
     }
 
     fn apply_row(&mut self, kind: u8, vs: i64, ve: i64, vold: i64, payload: &[u8]) -> Option<Violation> {

@@ -9,7 +9,7 @@ use pyo3::types::PyBytes;
 
 use crate::columns::{Columns, shared};
 
-/// A batch that came in a message, its columns not looked at yet.
+/// A batch from a message, with unchecked columns.
 #[pyclass(frozen, module = "lmerge._native")]
 pub struct Received {
     #[pyo3(get)]
@@ -24,7 +24,7 @@ impl Received {
     }
 }
 
-/// The batch of a PublishRequest; None if it carries something else or is none.
+/// The batch of a PublishRequest; None if it has another content or cannot be read.
 #[pyfunction]
 pub fn read_publish(message: PyBackedBytes) -> Option<Received> {
     let received = wire::read_publish(shared(message))?;
@@ -34,7 +34,7 @@ pub fn read_publish(message: PyBackedBytes) -> Option<Received> {
     })
 }
 
-/// The batch of a SubscribeResponse; None if it carries something else or is none.
+/// The batch of a SubscribeResponse; None if it has another content or cannot be read.
 #[pyfunction]
 pub fn read_subscribe(message: PyBackedBytes) -> Option<Received> {
     let batch = wire::read_subscribe(shared(message))?;

@@ -1,6 +1,6 @@
-//! A column of Arrow in one of few forms, whatever its width, unit or layout; then cell by cell to bytes.
+//! Converts a column of Arrow of any width, unit or layout to one of a few forms, then each cell to bytes.
 //!
-//! What a null slot holds is nobody's business, so checks look at the others only.
+//! The value of a null slot is undefined, so checks look only at the other slots.
 
 use std::collections::HashMap;
 
@@ -20,15 +20,16 @@ use crate::pack;
 use crate::round::round;
 use crate::schema::{Column, Kind};
 
-/// In a field's metadata: the values mean something that only a library for that type knows.
+/// A key in a field's metadata: only a library for that type can interpret the values.
 const EXTENSION: &str = "ARROW:extension:name";
 const NAN: f64 = f64::from_bits(0x7ff8_0000_0000_0000);
 
 const DAY_US: i64 = 86_400_000_000;
 const DAY_MS: i64 = 86_400_000;
-/// 0001-01-01 and 9999-12-31: what Python's dates can say.
+/// 0001-01-01 and 9999-12-31: the range of Python's dates.
 const DAYS: std::ops::RangeInclusive<i64> = -719_162..=2_932_896;
-/// Nested moments are datetimes to Python, in their own time zone; a day at each end is left to it.
+/// The range of nested timestamps. Python reads them as datetimes in their own time zone, so a day at each end is left
+/// out.
 const NESTED_US: std::ops::Range<i64> = (*DAYS.start() + 1) * DAY_US..*DAYS.end() * DAY_US;
 
 /// One column, ready to be written.
@@ -44,9 +45,9 @@ enum Values {
     /// Null in every row.
     Missing,
     Bool(BooleanBuffer),
-    /// Timestamps and dates too.
+    /// Also timestamps and dates.
     Int(ScalarBuffer<i64>),
-    /// Canonical already.
+    /// In canonical form.
     Float(Vec<f64>),
     String(Spans),
     Bytes(Spans),
@@ -54,7 +55,7 @@ enum Values {
     /// Element `i` of the list in row `r` has index `ends[r] + i`, up to `ends[r + 1]`.
     List(Vec<usize>, Box<Cells>),
     Struct(Vec<Cells>),
-    /// A dictionary: where the value of a row is.
+    /// A dictionary: the index of the value of each row.
     Keyed(Vec<usize>, Box<Cells>),
 }
 
@@ -79,8 +80,8 @@ impl Spans {
     }
 }
 
-/// Where each of `columns` is among `fields`, if it is. None if a field has no column and no name in `others`, if two
-/// have one name, or if one of an extension type.
+/// The place of each of `columns` among `fields`, if it is there. None if a field has no column and no name in
+/// `others`, if two fields have one name, or if a field has an extension type.
 pub fn positions(columns: &[Column], fields: &Fields, others: &[&str]) -> Option<Vec<Option<usize>>> {
     let mut at: HashMap<&str, usize> = HashMap::with_capacity(fields.len());
     for (index, field) in fields.iter().enumerate() {
@@ -105,7 +106,7 @@ pub fn times(array: &ArrayRef) -> Option<ScalarBuffer<i64>> {
 }
 
 impl Cells {
-    /// The cells of `column`; `array` holds them. `nested`: not a column of the batch itself.
+    /// The cells of `column` in `array`. `nested`: it is not a column of the batch itself.
     pub fn of(column: &Column, array: &ArrayRef, nested: bool) -> Option<Cells> {
         let values = match (array.data_type(), &column.kind) {
             (DataType::Null, _) => Values::Missing,
@@ -128,7 +129,7 @@ impl Cells {
         })
     }
 
-    /// Append the cell of a row. None if it is null and must not be, or too large.
+    /// Append the cell of a row. None if it is null in a column that is not nullable, or too large.
     #[inline]
     pub fn write(&self, row: usize, out: &mut Vec<u8>) -> Option<()> {
         let is_null = self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row));
@@ -160,7 +161,7 @@ impl Cells {
     }
 }
 
-/// `values` converted; None if one that is not null does not convert.
+/// Convert `values`. None if a value that is not null cannot be converted.
 fn valid<T: Copy, U: Default>(
     values: &[T],
     nulls: Option<&NullBuffer>,
@@ -229,7 +230,7 @@ fn strings(array: &ArrayRef) -> Option<Spans> {
         let index = |end: &T::Offset| end.as_usize();
         let (first, last) = (index(ends.first()?), index(ends.last()?));
         let text = str::from_utf8(data.get(first..last)?).ok()?;
-        // All together are UTF-8; so is each if none is cut within a character.
+        // All together are UTF-8. So each is UTF-8 if it does not begin or end within a character.
         let is_whole = |end: &T::Offset| text.is_char_boundary(index(end).wrapping_sub(first));
         ends.iter().all(is_whole).then_some(())
     }
@@ -275,13 +276,13 @@ fn moments(array: &ArrayRef, nested: bool) -> Option<ScalarBuffer<i64>> {
         return ints(array);
     };
     if nested {
-        let speaks = |us: i64| NESTED_US.contains(&us).then_some(us);
-        return Some(valid(&moments, array.nulls(), speaks)?.into());
+        let in_range = |us: i64| NESTED_US.contains(&us).then_some(us);
+        return Some(valid(&moments, array.nulls(), in_range)?.into());
     }
     Some(moments)
 }
 
-/// Timestamps that name moments, as microseconds. None if a unit is finer and one does not divide.
+/// Timestamps of a time zone as microseconds. None if the unit is finer and a value is no whole number of microseconds.
 fn micros(array: &ArrayRef) -> Option<ScalarBuffer<i64>> {
     let nulls = array.nulls();
     let DataType::Timestamp(unit, Some(_)) = array.data_type() else {
@@ -325,7 +326,7 @@ fn days(array: &ArrayRef) -> Option<ScalarBuffer<i64>> {
 fn decimals(array: &ArrayRef, scale: u8) -> Option<Vec<i128>> {
     let nulls = array.nulls();
     let rescale = |from: i8| {
-        // Beyond this Python looks at the digits before any arithmetic.
+        // For larger scales Python checks the digits before any arithmetic.
         (from.unsigned_abs() <= 76).then(|| Rescale::new(i32::from(from), i32::from(scale)))
     };
     match *array.data_type() {
@@ -397,7 +398,7 @@ fn keyed(column: &Column, array: &ArrayRef, nested: bool) -> Option<Values> {
     let array = array.as_any_dictionary_opt()?;
     let cells = Cells::of(column, array.values(), nested)?;
     let keys = if array.values().is_empty() {
-        vec![0; array.len()] // of nulls: nobody asks for them
+        vec![0; array.len()] // of nulls: they are not used
     } else {
         array.normalized_keys()
     };

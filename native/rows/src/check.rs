@@ -1,6 +1,6 @@
-//! Whether payloads are rows, without making anything of them: what `decode` takes, and floats of 32 bits, which Python's
-//! codec takes too. Nothing is allocated, and the work is
-//! bounded by the bytes that came, whatever counts they hold.
+//! Checks whether payloads are rows, without decoding them. It accepts what `decode` accepts, and floats of 32 bits,
+//! which Python's codec accepts too. It allocates nothing, and the work is bounded by the bytes received, whatever
+//! counts they contain.
 
 use crate::decimal;
 use crate::decode::{DAY_US, DAYS};
@@ -8,7 +8,7 @@ use crate::pack::Reader;
 use crate::schema::{Column, Kind, Schema};
 
 impl Schema {
-    /// Whether `payload` is a row. False also where only Python can judge it.
+    /// Whether `payload` is a row. False also where only Python can decide.
     pub fn takes(&self, payload: &[u8]) -> bool {
         let mut reader = Reader(payload);
         takes_all(&self.columns, &mut reader).is_some() && reader.is_at_end()

@@ -1,20 +1,21 @@
-//! Decimals as whole numbers of 10^-scale, and their canonical text: `scale` digits after the point, no plus, no leading
-//! zeros, no minus before zero.
+//! Decimals as whole numbers of 10^-scale, and their canonical text: `scale` digits after the point, no plus, no
+//! leading zeros, no minus before zero.
 
 use arrow_buffer::i256;
 
 use crate::schema::DECIMAL_DIGITS_MAX;
 
 const UNSCALED_END: i128 = 10_i128.pow(DECIMAL_DIGITS_MAX as u32);
-/// A sign, a zero, a point, digits.
+/// The length of a sign, a zero, a point and the digits.
 const TEXT_MAX: usize = DECIMAL_DIGITS_MAX as usize + 3;
 
-/// From one scale to another. Digits are never dropped: None if that would need it, or if it needs more than 38.
+/// A conversion from one scale to another. It never drops digits: None if digits would be lost, or more than 38 are
+/// needed.
 #[derive(Clone, Copy, Debug)]
 pub struct Rescale {
-    /// By how many digits more.
+    /// The number of additional digits.
     shift: i32,
-    /// 10^|shift|; None where no value but 0 can come through.
+    /// 10^|shift|; None where only 0 can be converted.
     power: Option<i128>,
 }
 
@@ -88,12 +89,12 @@ pub fn text(unscaled: i128, scale: u8, buffer: &mut [u8; TEXT_MAX]) -> &[u8] {
     &buffer[at..]
 }
 
-/// Room for `text`.
+/// A buffer for `text`.
 pub fn buffer() -> [u8; TEXT_MAX] {
     [0; TEXT_MAX]
 }
 
-/// What `text` gives back; None if it is not the canonical text of any decimal with that scale.
+/// The reverse of `text`. None if the text is not the canonical text of a decimal with that scale.
 pub fn parse(text: &str, scale: u8) -> Option<i128> {
     let Parts { negative, whole, after } = parts(text, scale)?;
     let mut unscaled: i128 = 0;
@@ -103,7 +104,7 @@ pub fn parse(text: &str, scale: u8) -> Option<i128> {
     Some(if negative { -unscaled } else { unscaled })
 }
 
-/// Whether `text` is the canonical text of a decimal with that scale: what `parse` takes, without arithmetic.
+/// Whether `text` is the canonical text of a decimal with that scale: what `parse` accepts, without arithmetic.
 pub fn is_canonical(text: &str, scale: u8) -> bool {
     parts(text, scale).is_some()
 }

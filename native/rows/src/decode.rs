@@ -1,5 +1,5 @@
-//! Payloads to a record batch. They come from strangers: nothing is trusted, and what is allocated is bounded by the
-//! bytes that came.
+//! Decodes payloads to a record batch. They come from peers: nothing is trusted, and allocations are bounded by the
+//! bytes received.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use crate::decimal;
 use crate::pack::Reader;
 use crate::schema::{Column, Kind, Schema, fields_of};
 
-/// 0001-01-01 and the day after 9999-12-31: what Python's dates and datetimes can say.
+/// 0001-01-01 and the day after 9999-12-31: the range of Python's dates and datetimes.
 pub(crate) const DAYS: std::ops::Range<i64> = -719_162..2_932_897;
 pub(crate) const DAY_US: i64 = 86_400_000_000;
 /// Arrow's offsets have 32 bits; a payload has more bytes than it has characters or elements.
 const BYTES_MAX: usize = i32::MAX as usize;
 
-/// One column while it is read.
+/// One column while it is decoded.
 struct Cells<'a> {
     column: &'a Column,
     values: Values<'a>,
@@ -41,7 +41,7 @@ enum Values<'a> {
 }
 
 impl Schema {
-    /// The rows that `payloads` hold: a struct of the schema's fields, none of it null.
+    /// Decode the rows of `payloads`: a struct of the schema's fields, itself never null.
     pub fn decode<'a>(&self, payloads: impl IntoIterator<Item = &'a [u8]>) -> Option<StructArray> {
         let mut cells: Vec<Cells<'_>> = self.columns.iter().map(Cells::new).collect();
         let (mut rows, mut bytes) = (0, 0);

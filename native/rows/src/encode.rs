@@ -1,4 +1,4 @@
-//! Record batches to payloads, and to the batch of inserts that carries them.
+//! Encodes record batches to payloads, and to the batch of inserts that carries them.
 
 use arrow_array::{Array, StructArray};
 use lmerge_core::columns::Columns;
@@ -8,7 +8,7 @@ use crate::cells::{Cells, positions, times};
 use crate::pack;
 use crate::schema::Schema;
 
-/// Payloads one after another. `ends` as the wire has them: four little-endian bytes each.
+/// Concatenated payloads. `ends` in the form of the wire: four little-endian bytes each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Payloads {
     pub ends: Vec<u8>,
@@ -37,7 +37,7 @@ impl Payloads {
 }
 
 impl Schema {
-    /// The payloads of all rows. Columns are found by name; there are no others but those in `others`.
+    /// The payloads of all rows. Columns are found by name. Only the columns in `others` are allowed beside them.
     pub fn payloads(&self, batches: &[StructArray], others: &[&str]) -> Option<Payloads> {
         let mut out = Payloads::default();
         for batch in batches {
@@ -66,7 +66,7 @@ impl Schema {
 
     fn append(&self, batch: &StructArray, others: &[&str], out: &mut Payloads) -> Option<()> {
         if batch.null_count() > 0 {
-            return None; // a row that is null altogether: no record batch
+            return None; // a row that is null itself: this is no record batch
         }
         let at = positions(&self.columns, batch.fields(), others)?;
         let cells = |(column, at): (_, Option<usize>)| Cells::of(column, batch.column(at?), false);
@@ -78,14 +78,14 @@ impl Schema {
             for cells in &cells {
                 cells.write(row, &mut out.bytes)?;
             }
-            let end = u32::try_from(out.bytes.len()).ok()?; // the wire's ends say no more
+            let end = u32::try_from(out.bytes.len()).ok()?; // the wire's ends have 32 bits
             out.ends.extend_from_slice(&end.to_le_bytes());
         }
         Some(())
     }
 }
 
-/// As the wire has it: eight little-endian bytes each.
+/// A column of times in the form of the wire: eight little-endian bytes each.
 fn column_of_times(batches: &[StructArray], name: &str) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     for batch in batches {

@@ -1,6 +1,6 @@
-//! The MessagePack of canonical payloads: the smallest form of everything but floats, which always have 64 bits.
+//! The MessagePack of canonical payloads: the smallest form of each value, except floats, which always have 64 bits.
 
-/// What is missing.
+/// The byte of a missing value.
 pub const NIL: u8 = 0xc0;
 
 pub fn bool(out: &mut Vec<u8>, value: bool) {
@@ -27,7 +27,7 @@ pub fn float(out: &mut Vec<u8>, value: f64) {
     tagged(out, 0xcb, value.to_be_bytes());
 }
 
-/// `text` is UTF-8. None above 4 GiB, which no form can say; so below.
+/// Append `text`, which is UTF-8. None above 4 GiB, which no form can represent; the same below.
 #[inline]
 pub fn string(out: &mut Vec<u8>, text: &[u8]) -> Option<()> {
     match text.len() {
@@ -51,7 +51,7 @@ pub fn bytes(out: &mut Vec<u8>, bytes: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// The head of an array; `len` values follow.
+/// Append the head of an array; `len` values follow.
 #[inline]
 pub fn array(out: &mut Vec<u8>, len: usize) -> Option<()> {
     match len {
@@ -62,7 +62,7 @@ pub fn array(out: &mut Vec<u8>, len: usize) -> Option<()> {
     Some(())
 }
 
-/// One write, so that there is one check for room.
+/// Append with one write, so that the capacity is checked once.
 #[inline]
 fn tagged<const N: usize>(out: &mut Vec<u8>, tag: u8, value: [u8; N]) {
     let mut both = [0; 9];
@@ -71,7 +71,7 @@ fn tagged<const N: usize>(out: &mut Vec<u8>, tag: u8, value: [u8; N]) {
     out.extend_from_slice(&both[..=N]);
 }
 
-/// Values off a payload. Every method gives None if something else comes, or the bytes end.
+/// Reads the values of a payload. Every method returns None if the next value is of another kind, or the bytes end.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a>(pub &'a [u8]);
 
@@ -80,7 +80,7 @@ impl<'a> Reader<'a> {
         self.0.is_empty()
     }
 
-    /// Whether nil comes; then it is gone.
+    /// Whether the next value is nil. Reads it if so.
     #[inline]
     pub fn nil(&mut self) -> bool {
         let found = self.0.first() == Some(&NIL);
@@ -99,7 +99,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// In any of its forms, as Python's codec takes it.
+    /// Read an integer in any of its forms, as Python's codec accepts it.
     #[inline]
     pub fn int(&mut self) -> Option<i64> {
         Some(match self.tag()? {
@@ -125,7 +125,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A float of 32 or 64 bits, skipped.
+    /// Skip a float of 32 or 64 bits.
     pub fn any_float(&mut self) -> Option<()> {
         match self.tag()? {
             0xca => self.fixed::<4>().map(drop),
@@ -157,7 +157,7 @@ impl<'a> Reader<'a> {
         self.take(len)
     }
 
-    /// How many values of an array follow.
+    /// Read the head of an array: the number of values that follow.
     #[inline]
     pub fn array(&mut self) -> Option<usize> {
         match self.tag()? {

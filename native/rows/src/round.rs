@@ -1,4 +1,4 @@
-//! Floats rounded to decimal digits exactly as Python's `round(value, digits)` does it.
+//! Rounds floats to decimal digits exactly like Python's `round(value, digits)`.
 
 use crate::schema::ROUND_DIGITS_MAX;
 
@@ -7,14 +7,14 @@ const POWERS: [f64; ROUND_DIGITS_MAX as usize + 1] = [
 ];
 const SIGNIFICANT_BITS: u32 = 53;
 
-/// The multiple of 10^-digits that is nearest to what `value` is exactly, of two equally near ones that with an even
-/// last digit; and the float nearest to that.
+/// The float nearest to the multiple of 10^-digits that is nearest to the exact `value`. Of two equally near multiples,
+/// the one with an even last digit is taken.
 ///
-/// Python writes the exact value in decimal and reads it back. The same in integers: a float is mantissa * 2^exponent,
-/// and both it and ten's power fit into 128 bits.
+/// Python writes the exact value in decimal and reads it back. Here the same is done in integers: a float is
+/// mantissa * 2^exponent, and both it and the power of ten fit into 128 bits.
 ///
 /// # Panics
-/// If `digits` are more than ROUND_DIGITS_MAX, either way.
+/// If the absolute value of `digits` is more than ROUND_DIGITS_MAX.
 pub fn round(value: f64, digits: i32) -> f64 {
     assert!(digits.abs() <= ROUND_DIGITS_MAX, "rounding to {digits} digits");
     if !value.is_finite() {
@@ -31,7 +31,7 @@ pub fn round(value: f64, digits: i32) -> f64 {
         }
         after_point(mantissa, exponent.unsigned_abs(), digits as usize)
     } else {
-        // Floats that large lie so far apart that the nearest to any multiple nearby is the value itself.
+        // The distance between such large floats is so large that the value itself is nearest to the multiple.
         if exponent > 73 {
             return value;
         }

@@ -1,20 +1,20 @@
-//! The columns of a schema, as `lmerge/wire/schema.py` has checked them.
+//! The columns of a schema. `lmerge/wire/schema.py` has checked them.
 
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Fields, TimeUnit};
 
-/// The digits of any decimal, as in SQL engines and in Arrow's 128 bits.
+/// The most digits of a decimal, as in SQL engines and in Arrow's 128 bits.
 pub const DECIMAL_DIGITS_MAX: u8 = 38;
-/// Digits to which floats can be rounded, either way.
+/// The most digits before or after the point to which floats can be rounded.
 pub const ROUND_DIGITS_MAX: i32 = 15;
 
-/// What a column holds.
+/// The type of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     Bool,
     Int,
-    /// Rounded to so many digits first.
+    /// Values are rounded to this many digits first.
     Float(Option<i32>),
     String,
     Bytes,
@@ -22,7 +22,7 @@ pub enum Kind {
     Timestamp,
     /// Days since the epoch.
     Date,
-    /// So many digits after the point.
+    /// The number of digits after the point.
     Decimal(u8),
     List(Box<Column>),
     Struct(Vec<Column>),
@@ -43,16 +43,16 @@ pub struct Schema {
 }
 
 impl Column {
-    /// The column of a word of `schema.TYPES`. None if there is no such type, or a number is out of its range.
+    /// The column for a type name of `schema.TYPES`. None if there is no such type, or a number is out of its range.
     pub fn parse(
         name: String,
-        word: &str,
+        type_name: &str,
         nullable: bool,
         round_digits: Option<i32>,
         scale: u8,
         mut children: Vec<Column>,
     ) -> Option<Column> {
-        let kind = match word {
+        let kind = match type_name {
             "bool" => Kind::Bool,
             "int" => Kind::Int,
             "float" if round_digits.is_none_or(|digits| digits.abs() <= ROUND_DIGITS_MAX) => Kind::Float(round_digits),
@@ -68,7 +68,7 @@ impl Column {
         Some(Column { name, kind, nullable })
     }
 
-    /// The field in which `decode` gives the column: that of `arrow_schema` in `lmerge/wire/arrow.py`.
+    /// The field of the column in the result of `decode`: that of `arrow_schema` in `lmerge/wire/arrow.py`.
     pub fn field(&self) -> Field {
         Field::new(&self.name, self.data_type(), self.nullable)
     }

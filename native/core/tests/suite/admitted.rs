@@ -1,4 +1,4 @@
-//! Inputs that are let in before MaxStable has reached their join_at: `tests/core/test_admitted_early.py`.
+//! Inputs that are admitted before MaxStable has reached their join_at: `tests/core/test_admitted_early.py`.
 
 use lmerge_core::element::INF;
 use lmerge_core::merge::Kind;
@@ -9,18 +9,18 @@ use crate::tdb::{a, event, f, m};
 
 const KINDS: [Kind; 3] = [Kind::R3, Kind::R4, Kind::R3Minus];
 const LATE: usize = 0;
-const KNOWS: usize = 1;
+const IS_RIGHT: usize = 1;
 const LAGS: usize = 2;
 
-/// `LATE` counts already, though it is right only from 39 on; A is half frozen at 27, with the end 55.
+/// `LATE` counts already, although it is right only from 39 on; A is half frozen at 27, with the end 55.
 fn begun(mut session: Session) -> Session {
     session.attach(LATE, Some(39));
     session.admit(LATE);
-    for slot in [KNOWS, LAGS] {
+    for slot in [IS_RIGHT, LAGS] {
         session.attach(slot, None);
-        session.say(slot, &[a("A", 26, 55)]);
+        session.deliver(slot, &[a("A", 26, 55)]);
     }
-    session.say(KNOWS, &[f(27), m("A", 26, 55, 29)]);
+    session.deliver(IS_RIGHT, &[f(27), m("A", 26, 55, 29)]);
     session
 }
 
@@ -36,27 +36,27 @@ fn sessions() -> impl Iterator<Item = Session> {
 #[test]
 fn an_end_that_it_refutes_is_not_frozen() {
     for mut session in sessions() {
-        session.leave(KNOWS);
-        assert_eq!(session.say(LATE, &[f(58)]), [m("A", 26, 55, 27), f(58)]);
+        session.leave(IS_RIGHT);
+        assert_eq!(session.deliver(LATE, &[f(58)]), [m("A", 26, 55, 27), f(58)]);
     }
 }
 
 #[test]
 fn of_witnesses_one_is_asked_that_it_does_not_refute() {
     for mut session in sessions() {
-        session.say(KNOWS, &[f(28)]);
-        session.say(LAGS, &[f(29)]);
-        assert_eq!(session.say(LATE, &[f(30)]), [m("A", 26, 55, 29), f(30)]);
+        session.deliver(IS_RIGHT, &[f(28)]);
+        session.deliver(LAGS, &[f(29)]);
+        assert_eq!(session.deliver(LATE, &[f(30)]), [m("A", 26, 55, 29), f(30)]);
     }
 }
 
 #[test]
-fn before_its_join_at_an_end_may_still_be_heard() {
+fn before_its_join_at_an_end_may_still_be_delivered() {
     for mut session in sessions() {
-        session.leave(KNOWS);
-        assert_eq!(session.say(LATE, &[f(35)]), [f(35)]);
+        session.leave(IS_RIGHT);
+        assert_eq!(session.deliver(LATE, &[f(35)]), [f(35)]);
         assert_eq!(
-            session.say(LAGS, &[m("A", 26, 55, 37), f(38)]),
+            session.deliver(LAGS, &[m("A", 26, 55, 37), f(38)]),
             [m("A", 26, 55, 37), f(38)]
         );
     }
@@ -66,11 +66,11 @@ fn before_its_join_at_an_end_may_still_be_heard() {
 fn what_is_due_later_ends_when_the_join_at_is_reached() {
     for ve in [80, INF] {
         for mut session in sessions() {
-            session.leave(KNOWS);
-            session.say(LAGS, &[m("A", 26, 55, ve), a("C", 40, 50)]);
-            session.say(LATE, &[a("C", 40, 50), f(35)]); // from here on A is due at 55
-            assert_eq!(session.say(LATE, &[f(39)]), [m("A", 26, 55, 35), f(39)]);
-            assert_eq!(session.say(LATE, &[f(90)]), [f(90)]);
+            session.leave(IS_RIGHT);
+            session.deliver(LAGS, &[m("A", 26, 55, ve), a("C", 40, 50)]);
+            session.deliver(LATE, &[a("C", 40, 50), f(35)]); // from here on A is due at 55
+            assert_eq!(session.deliver(LATE, &[f(39)]), [m("A", 26, 55, 35), f(39)]);
+            assert_eq!(session.deliver(LATE, &[f(90)]), [f(90)]);
             assert_eq!(session.events(), [event("A", 26, 35), event("C", 40, 50)]);
         }
     }
@@ -81,13 +81,13 @@ fn of_several_equal_events_those_end_that_it_lacks() {
     let mut session = begun(Session::new(Kind::R4, 0));
     for (slot, ends) in [(LAGS, &[50, 60, 65, 71][..]), (LATE, &[60, 70])] {
         for &end in ends {
-            session.say(slot, &[a("B", 28, end)]);
+            session.deliver(slot, &[a("B", 28, end)]);
         }
     }
-    session.say(LAGS, &[f(30)]);
+    session.deliver(LAGS, &[f(30)]);
     session.leave(LAGS);
     assert_eq!(
-        session.say(LATE, &[f(62)]),
+        session.deliver(LATE, &[f(62)]),
         [
             m("A", 26, 55, 30),
             m("B", 28, 50, 70),
@@ -102,21 +102,21 @@ fn of_several_equal_events_those_end_that_it_lacks() {
 fn final_only_shows_no_end_that_it_refutes() {
     for kind in [Kind::R3, Kind::R4] {
         let mut session = begun(Session::with_policy(kind, FINAL_ONLY, 0));
-        session.leave(KNOWS);
-        assert_eq!(session.say(LATE, &[f(58)]), [f(58)]);
+        session.leave(IS_RIGHT);
+        assert_eq!(session.deliver(LATE, &[f(58)]), [f(58)]);
     }
 }
 
-/// What it has by mistake below its join_at is no end for a right event, as long as the output shows fewer.
+/// A wrong end below its join_at must not become the end of a right event while the output shows fewer events.
 #[test]
 fn an_end_that_never_was_takes_no_right_event() {
     let mut session = Session::new(Kind::R4, 0);
     session.attach(LATE, Some(39));
     session.admit(LATE);
     session.attach(LAGS, None);
-    session.say(LAGS, &[a("B", 28, 60), f(30)]);
-    session.say(LATE, &[a("B", 28, 32), a("B", 28, 45)]);
-    assert_eq!(session.say(LATE, &[f(35)]), [f(35)]);
-    session.say(LATE, &[m("B", 28, 45, 60), f(70)]);
+    session.deliver(LAGS, &[a("B", 28, 60), f(30)]);
+    session.deliver(LATE, &[a("B", 28, 32), a("B", 28, 45)]);
+    assert_eq!(session.deliver(LATE, &[f(35)]), [f(35)]);
+    session.deliver(LATE, &[m("B", 28, 45, 60), f(70)]);
     assert_eq!(session.events(), [event("B", 28, 60)]);
 }

@@ -1,16 +1,16 @@
-//! Payloads come back as they were stored, and their memory goes back when they have gone.
+//! Payloads are read as they were stored, and their memory is freed when they are removed.
 
 use std::collections::HashMap;
 
 use fastrand::Rng;
 use lmerge_core::arena::{Arena, Place};
 
-/// Waste that the arena does not mind, and the chunk that is being filled.
+/// Waste that the arena allows, and the current chunk.
 const SLACK: usize = 5 * 64 * 1024;
-/// What the arena keeps beside a payload.
+/// The bytes that the arena stores beside a payload.
 const HEADER: usize = 8;
 
-/// An arena with what it should hold.
+/// An arena and the expected contents.
 #[derive(Default)]
 struct Twin {
     arena: Arena,
@@ -122,7 +122,7 @@ fn when_everything_has_gone_the_memory_has_gone() {
 }
 
 #[test]
-fn a_few_survivors_of_a_burst_are_moved_together_and_their_owners_told() {
+fn a_few_survivors_of_a_burst_are_moved_together_and_their_owners_get_the_new_places() {
     let mut twin = Twin::default();
     for owner in 0..50_000 {
         twin.add(owner, owner.to_le_bytes().repeat(25));
@@ -135,7 +135,7 @@ fn a_few_survivors_of_a_burst_are_moved_together_and_their_owners_told() {
         "a survivor in every chunk holds them all"
     );
     let moved = twin.evacuate();
-    // Those that come into the chunk that was being filled move again with what it held.
+    // Payloads that were moved into the current chunk move again with its contents.
     assert!((400..=600).contains(&moved), "{moved} moves of 500 survivors");
     assert!(
         twin.arena.held_bytes() <= 2 * 500 * (100 + HEADER) + SLACK,

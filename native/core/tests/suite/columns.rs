@@ -1,4 +1,5 @@
-//! Batches as columns: what is no batch is refused with the words of `lmerge/wire/codec.py`, and what is one can be cut.
+//! Batches as columns: invalid batches are refused with the messages of `lmerge/wire/codec.py`, and valid ones
+//! can be cut.
 
 use lmerge_core::columns::{Columns, DecodeError, Limits, Raw, View};
 use lmerge_core::element::{ADJUST, Element, INSERT, STABLE};
@@ -157,7 +158,7 @@ fn columns_of_other_lengths_are_named() {
         payloads: b"abc",
         ..Raw::default()
     };
-    let error = View::decode(&no_ends, LIMITS).expect_err("payloads of nobody");
+    let error = View::decode(&no_ends, LIMITS).expect_err("payloads of no element");
     assert_eq!(
         error.message,
         "column payloads has 3 bytes, but column payload_ends is empty"
@@ -186,7 +187,7 @@ fn payload_ends_must_rise_to_the_end_of_the_payloads() {
 }
 
 #[test]
-fn what_an_element_must_not_say_is_named() {
+fn a_value_that_an_element_must_not_have_is_named() {
     refuses(
         false,
         "column vold, element 3: only an adjust has a Vold, but -7 came",
@@ -218,7 +219,7 @@ fn the_payload_of_a_stable_is_shown_as_python_shows_bytes() {
         message
             .strip_prefix(before)
             .and_then(|rest| rest.strip_suffix(" came"))
-            .expect("the words")
+            .expect("the text")
             .to_string()
     };
     assert_eq!(shown(b"abc"), "b'abc'");
@@ -233,7 +234,7 @@ fn the_payload_of_a_stable_is_shown_as_python_shows_bytes() {
 }
 
 #[test]
-fn every_slice_is_the_part_that_it_says() {
+fn every_slice_is_the_part_that_it_names() {
     let batch = columns(&some());
     let view = batch.view();
     for start in 0..=6 {
@@ -254,7 +255,7 @@ fn every_slice_is_the_part_that_it_says() {
 }
 
 #[test]
-fn slices_of_columns_that_were_left_out_say_nothing() {
+fn slices_of_columns_that_were_left_out_are_empty() {
     let stables = Raw {
         kinds: &[STABLE; 3],
         vs: &[1; 24],

@@ -1,4 +1,5 @@
-//! Random temporal databases and physically different streams of one of them, from a seed: `lmerge/testing/generate.py`.
+//! Random temporal databases and physically different streams of one of them, from a seed:
+//! `lmerge/testing/generate.py`.
 
 use std::collections::HashSet;
 
@@ -7,7 +8,7 @@ use lmerge_core::element::{ADJUST, Element, Event, INF, INSERT, NEG_INF, STABLE}
 
 use crate::tdb::f;
 
-/// What kind of TDB.
+/// The kind of a TDB.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Kinds {
     /// (Vs, payload) is no key, and equal events occur.
@@ -56,8 +57,8 @@ pub fn reference(random: &mut Rng, count: usize, kinds: Kinds) -> Vec<Event> {
     events
 }
 
-/// A legal stream that reconstitutes to `events`, with disorder, wrong ends that are revised, events that never were,
-/// and stables as tight as they may be.
+/// A legal stream that reconstitutes to `events`, with disorder, wrong ends that are revised, events that are removed
+/// again, and the largest possible stables.
 pub fn present(random: &mut Rng, events: &[Event]) -> Vec<Element> {
     let mut histories = Vec::new();
     for (at, event) in events.iter().enumerate() {
@@ -93,35 +94,35 @@ pub fn present(random: &mut Rng, events: &[Event]) -> Vec<Element> {
     interleave(random, queue.into_iter().map(|(_, history)| history).collect())
 }
 
-/// What a stream says about one event, in order.
+/// The elements of a stream for one event, in order.
 fn history(random: &mut Rng, event: &Event) -> Vec<Element> {
     let Event { vs, payload, ve } = event.clone();
-    let mut said = ve;
+    let mut last_end = ve;
     if random.bool() {
-        said = if random.bool() { INF } else { vs + random.i64(1..=30) };
+        last_end = if random.bool() { INF } else { vs + random.i64(1..=30) };
     }
     let mut history = vec![Element {
         kind: INSERT,
         vs,
-        ve: said,
+        ve: last_end,
         vold: 0,
         payload: payload.clone(),
     }];
-    while said != ve {
+    while last_end != ve {
         let after = if chance(random, 0.6) {
             ve
         } else {
             vs + random.i64(1..=30)
         };
-        if after != said {
+        if after != last_end {
             history.push(Element {
                 kind: ADJUST,
                 vs,
                 ve: after,
-                vold: said,
+                vold: last_end,
                 payload: payload.clone(),
             });
-            said = after;
+            last_end = after;
         }
     }
     history
@@ -204,7 +205,7 @@ pub fn ordered(random: &mut Rng, events: &[Event], shuffled: bool) -> Vec<Elemen
     stream
 }
 
-/// The part of `stream` that a replica says which starts late: nothing of events that end before `join_at`.
+/// The part of `stream` that a replica delivers which starts late: without events that end before `join_at`.
 pub fn joining(stream: &[Element], join_at: i64, events: &[Event]) -> Vec<Element> {
     let past: HashSet<(i64, &[u8])> = {
         let kept: HashSet<(i64, &[u8])> = events
@@ -218,6 +219,7 @@ pub fn joining(stream: &[Element], join_at: i64, events: &[Event]) -> Vec<Elemen
             .filter(|key| !kept.contains(key))
             .collect()
     };
-    let is_said = |element: &&Element| element.kind == STABLE || !past.contains(&(element.vs, &element.payload[..]));
-    stream.iter().filter(is_said).cloned().collect()
+    let is_delivered =
+        |element: &&Element| element.kind == STABLE || !past.contains(&(element.vs, &element.payload[..]));
+    stream.iter().filter(is_delivered).cloned().collect()
 }

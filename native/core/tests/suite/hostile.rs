@@ -1,4 +1,4 @@
-//! Hostile batches in the ordinary run: what `native/fuzz` looks for with a guide, here with plain chance.
+//! Hostile batches in the ordinary test run: the search of `native/fuzz`, but at random instead of guided by coverage.
 
 use fastrand::Rng;
 use lmerge_core::columns::{Columns, Raw};

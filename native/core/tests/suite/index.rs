@@ -9,7 +9,7 @@ use lmerge_core::sharded::Sharded;
 use crate::session::{ALL, FINAL_ONLY, Session, demands};
 use crate::tdb::{a, columns, elements, f, m};
 
-/// What an index may hold when it is empty: a page of nodes, a chunk or two, the wheel, tables of pages and chunks.
+/// The memory that an empty index may hold: a page of nodes, a chunk or two, the wheel, tables of pages and chunks.
 const EMPTY_BYTES: usize = 400_000;
 const BURST: usize = 100_000;
 
@@ -19,12 +19,12 @@ fn merge(kind: Kind, inputs: usize) -> Sharded {
     merge
 }
 
-fn say(merge: &mut Sharded, slot: usize, batch: &Columns) -> Vec<Element> {
+fn deliver(merge: &mut Sharded, slot: usize, batch: &Columns) -> Vec<Element> {
     merge.apply(slot, &batch.view(), 0).expect("a promise that is kept");
     elements(&merge.take().batch.view())
 }
 
-/// A burst of events with ends by number; every 1000th lives on if `survive`.
+/// A burst of events with ends by number; every 1000th survives if `survive`.
 fn burst(ends: impl Fn(usize) -> i64) -> Columns {
     let mut batch = Columns::default();
     for at in 0..BURST {
@@ -40,11 +40,11 @@ fn few(at: usize) -> bool {
 #[test]
 fn chosen_payloads_give_the_same_output_whatever_the_hash() {
     // Equal lengths, equal beginnings, equal ends; all zeros; bytes of the Vs; and the same payload at many Vs.
-    let mut said = Vec::new();
+    let mut delivered = Vec::new();
     for at in 0..300_i64 {
         let end = [vec![0; 56], at.to_le_bytes().to_vec()].concat();
         for (vs, payload) in [(5, at.to_le_bytes().repeat(8)), (6, end), (7, vec![0; at as usize])] {
-            said.push(Element {
+            delivered.push(Element {
                 kind: 0,
                 vs,
                 ve: 9 + at,
@@ -52,7 +52,7 @@ fn chosen_payloads_give_the_same_output_whatever_the_hash() {
                 payload,
             });
         }
-        said.push(Element {
+        delivered.push(Element {
             kind: 0,
             vs: 5 + at,
             ve: INF,
@@ -60,7 +60,7 @@ fn chosen_payloads_give_the_same_output_whatever_the_hash() {
             payload: b"one".to_vec(),
         });
     }
-    let mut other = said.clone();
+    let mut other = delivered.clone();
     other.reverse();
     other
         .iter_mut()
@@ -68,11 +68,11 @@ fn chosen_payloads_give_the_same_output_whatever_the_hash() {
     for kind in [Kind::R3, Kind::R4] {
         let run = || {
             let mut merge = merge(kind, 2);
-            let mut shown = say(&mut merge, 0, &columns(&said));
-            shown.extend(say(&mut merge, 1, &columns(&other)));
+            let mut shown = deliver(&mut merge, 0, &columns(&delivered));
+            shown.extend(deliver(&mut merge, 1, &columns(&other)));
             for vc in [6, 50, 200, 500, INF] {
-                shown.extend(say(&mut merge, 1, &columns(&[f(vc)])));
-                shown.extend(say(&mut merge, 0, &columns(&[f(vc)])));
+                shown.extend(deliver(&mut merge, 1, &columns(&[f(vc)])));
+                shown.extend(deliver(&mut merge, 0, &columns(&[f(vc)])));
                 merge.check();
             }
             shown
@@ -89,9 +89,9 @@ fn chosen_payloads_give_the_same_output_whatever_the_hash() {
 fn memory_returns_when_everything_has_died() {
     for kind in [Kind::R3, Kind::R4] {
         let mut merge = merge(kind, 1);
-        say(&mut merge, 0, &burst(|_| 9));
+        deliver(&mut merge, 0, &burst(|_| 9));
         assert!(merge.memory().0 > BURST * (64 + 70) && merge.memory().1 == BURST * 75);
-        say(&mut merge, 0, &columns(&[f(10)]));
+        deliver(&mut merge, 0, &columns(&[f(10)]));
         let (held, payload) = merge.memory();
         assert!(held < EMPTY_BYTES, "{kind:?} holds {held} bytes for nothing");
         assert_eq!((merge.node_count(), payload), (0, 0));
@@ -103,9 +103,9 @@ fn memory_returns_when_everything_has_died() {
 fn memory_returns_when_few_survive() {
     for kind in [Kind::R3, Kind::R4] {
         let mut merge = merge(kind, 1);
-        // The survivors came first, as the oldest do.
-        say(&mut merge, 0, &burst(|at| if at < 100 { 1000 } else { 9 }));
-        say(&mut merge, 0, &columns(&[f(10)]));
+        // The survivors were inserted first, like the oldest events.
+        deliver(&mut merge, 0, &burst(|at| if at < 100 { 1000 } else { 9 }));
+        deliver(&mut merge, 0, &columns(&[f(10)]));
         let (held, payload) = merge.memory();
         assert!(held < EMPTY_BYTES, "{kind:?} holds {held} bytes for 100 events");
         assert_eq!((merge.node_count(), payload), (100, 100 * 75));
@@ -117,15 +117,15 @@ fn memory_returns_when_few_survive() {
 fn payloads_of_scattered_survivors_are_moved_and_still_found() {
     for kind in [Kind::R3, Kind::R4] {
         let mut session = Session::new(kind, 1);
-        session.say(0, &elements(&burst(|at| if few(at) { 1000 } else { 9 }).view()));
-        session.say(0, &[f(10)]);
+        session.deliver(0, &elements(&burst(|at| if few(at) { 1000 } else { 9 }).view()));
+        session.deliver(0, &[f(10)]);
         let (held, _) = session.merge.memory();
         let pages = BURST / 1000 * 256 * 64;
         assert!(
             held < EMPTY_BYTES + pages,
             "{kind:?} holds {held} bytes for 100 events in as many pages"
         );
-        let shown = session.say(0, &[m(&format!("payload number {:060}", 5000), 1, 1000, 50), f(51)]);
+        let shown = session.deliver(0, &[m(&format!("payload number {:060}", 5000), 1, 1000, 50), f(51)]);
         assert_eq!(shown.len(), 2, "it was found: {shown:?}");
         assert_eq!(session.merge.node_count(), 99);
     }
@@ -135,25 +135,25 @@ fn payloads_of_scattered_survivors_are_moved_and_still_found() {
 fn memory_returns_when_inputs_agree_again() {
     for kind in [Kind::R3, Kind::R4] {
         let mut merge = merge(kind, 2);
-        say(&mut merge, 0, &burst(|_| 900));
-        say(&mut merge, 1, &burst(|_| 901));
+        deliver(&mut merge, 0, &burst(|_| 900));
+        deliver(&mut merge, 1, &burst(|_| 901));
         let disagreeing = merge.memory().0;
-        // Every node but a few agrees; then all of those die.
+        // The inputs agree on all nodes but a few; then all those that agree are removed.
         let mut adjusts = Columns::default();
         for at in (0..BURST).filter(|&at| !few(at)) {
             adjusts.adjust(1, 901, 900, format!("payload number {at:060}").as_bytes());
         }
-        say(&mut merge, 1, &adjusts);
+        deliver(&mut merge, 1, &adjusts);
         merge.check();
-        say(&mut merge, 0, &columns(&[f(2)]));
-        say(&mut merge, 0, &columns(&[f(3)]));
+        deliver(&mut merge, 0, &columns(&[f(2)]));
+        deliver(&mut merge, 0, &columns(&[f(3)]));
         merge.check();
         let agreeing = merge.memory().0;
         assert!(
             disagreeing - agreeing > BURST * 24,
             "{kind:?}: {disagreeing} bytes, then {agreeing}"
         );
-        say(&mut merge, 1, &columns(&[f(901)]));
+        deliver(&mut merge, 1, &columns(&[f(901)]));
         merge.check();
         let held = merge.memory().0;
         let pages = BURST / 1000 * 256 * 64;
@@ -174,12 +174,12 @@ fn entries_of_inputs_beyond_the_bits_are_kept_apart() {
             session.attach(slot, None);
         }
         for slot in [200, 0, 64, 63, 65] {
-            session.say(slot, &[a("A", 2, 9), a("B", 3, 9 + slot as i64)]);
+            session.deliver(slot, &[a("A", 2, 9), a("B", 3, 9 + slot as i64)]);
         }
         session.leave(64);
-        assert_eq!(session.say(65, &[f(10)]), [f(10)]);
+        assert_eq!(session.deliver(65, &[f(10)]), [f(10)]);
         session.leave(65);
-        assert_eq!(session.say(63, &[f(73)]), [m("B", 3, 209, 72), f(73)]);
+        assert_eq!(session.deliver(63, &[f(73)]), [m("B", 3, 209, 72), f(73)]);
         assert_eq!(session.merge.node_count(), 0);
     }
 }
@@ -189,13 +189,13 @@ fn memory_returns_while_an_event_that_never_ends_is_held() {
     for kind in [Kind::R3, Kind::R4] {
         let mut merge = Sharded::new(kind, FINAL_ONLY, ALL, false, 1);
         merge.attach(0, 0, demands(kind), None, false, true);
-        say(&mut merge, 0, &columns(&[a("never", 1, INF)]));
+        deliver(&mut merge, 0, &columns(&[a("never", 1, INF)]));
         for turn in 1..100 {
             let start = 1000 * turn;
             let mut batch = Columns::default();
             (0..1000).for_each(|at| batch.insert(start + at, start + at + 1500, b"event"));
             batch.stable(start + 1000);
-            say(&mut merge, 0, &batch);
+            deliver(&mut merge, 0, &batch);
         }
         merge.check();
         assert_eq!(merge.announced(), 1, "the output's stable point may not pass it");
@@ -207,7 +207,7 @@ fn memory_returns_while_an_event_that_never_ends_is_held() {
     }
 }
 
-/// Inputs 0, 1 and 2 with the same live events, but for some ends of input 2.
+/// Inputs 0, 1 and 2 with the same live events, except for some ends of input 2.
 fn live(kind: Kind, count: usize) -> Sharded {
     let mut merge = merge(kind, 3);
     for slot in 0..3 {
@@ -220,7 +220,7 @@ fn live(kind: Kind, count: usize) -> Sharded {
                 format!("event {at}").as_bytes(),
             );
         }
-        say(&mut merge, slot, &batch);
+        deliver(&mut merge, slot, &batch);
     }
     merge
 }
@@ -233,12 +233,12 @@ fn entries_of_an_input_that_has_left_are_swept_by_batches_that_follow() {
         assert_eq!((merge.swept(), merge.visits()), (0, 0));
         assert_eq!(merge.free_slot(), 3);
         for at in 0..9 {
-            say(&mut merge, 0, &columns(&[a("one more", 200 + at, INF)]));
+            deliver(&mut merge, 0, &columns(&[a("one more", 200 + at, INF)]));
             assert_eq!(merge.swept(), 1024 * (at as u64 + 1), "four pages of nodes");
             assert_eq!(merge.free_slot(), 3);
             merge.check();
         }
-        (0..3).for_each(|at| drop(say(&mut merge, 0, &columns(&[a("one more", 300 + at, INF)]))));
+        (0..3).for_each(|at| drop(deliver(&mut merge, 0, &columns(&[a("one more", 300 + at, INF)]))));
         assert_eq!(merge.free_slot(), 1);
         merge.check();
     }
@@ -250,17 +250,17 @@ fn a_stable_forgets_at_what_it_visits_what_inputs_that_have_left_had() {
         let mut merge = live(kind, 10_000);
         merge.remove(1);
         merge.remove(2);
-        say(&mut merge, 0, &columns(&[f(100)])); // visits all: half frozen now
+        deliver(&mut merge, 0, &columns(&[f(100)])); // visits all: half frozen now
         let state = merge.state();
         let mut other = live(kind, 10_000);
         other.remove(1);
         other.remove(2);
-        (0..30).for_each(|at| drop(say(&mut other, 0, &columns(&[f(at)]))));
-        (0..30).for_each(|_| drop(say(&mut other, 0, &columns(&[f(30)]))));
+        (0..30).for_each(|at| drop(deliver(&mut other, 0, &columns(&[f(at)]))));
+        (0..30).for_each(|_| drop(deliver(&mut other, 0, &columns(&[f(30)]))));
         assert!(other.swept() >= 10_000);
-        say(&mut other, 0, &columns(&[f(100)]));
+        deliver(&mut other, 0, &columns(&[f(100)]));
         assert_eq!(other.state(), state);
-        // Whoever comes now, in whichever slot, has what it delivers and nothing else.
+        // A new input in any slot has only the events that it delivers.
         for merge in [&mut merge, &mut other] {
             let slot = merge.free_slot();
             merge.attach(slot, slot, demands(kind), Some(0), false, true);

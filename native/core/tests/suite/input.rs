@@ -1,29 +1,33 @@
-//! Inputs by slot, and what they have said.
+//! Inputs by slot, and the elements that they have delivered.
 
 use lmerge_core::element::NEG_INF;
-use lmerge_core::input::{Demands, Input, Inputs, Said};
+use lmerge_core::input::{Demands, ElementsAtVs, Input, Inputs};
 
 fn input() -> Input {
     Input::new(Demands::default(), None, false, true)
 }
 
 #[test]
-fn what_was_said_comes_back_in_order_and_is_counted() {
-    let mut said = Said::default();
-    assert!(said.is_empty());
+fn elements_are_kept_in_order_and_counted() {
+    let mut elements = ElementsAtVs::default();
+    assert!(elements.is_empty());
     for (payload, ve) in [(&b"ab"[..], 1), (b"", 2), (b"c", 3), (b"ab", 1), (b"ab", 2)] {
-        said.push(payload, ve);
+        elements.push(payload, ve);
     }
     assert_eq!(
-        (said.get(0), said.get(1), said.get(2)),
+        (elements.get(0), elements.get(1), elements.get(2)),
         ((&b"ab"[..], 1), (&b""[..], 2), (&b"c"[..], 3))
     );
     assert_eq!(
-        (said.count(b"ab", 1), said.count(b"ab", 3), said.iter().count()),
+        (
+            elements.count(b"ab", 1),
+            elements.count(b"ab", 3),
+            elements.iter().count()
+        ),
         (2, 0, 5)
     );
-    said.clear();
-    assert_eq!((said.len(), said.iter().next()), (0, None));
+    elements.clear();
+    assert_eq!((elements.len(), elements.iter().next()), (0, None));
 }
 
 #[test]
@@ -38,7 +42,7 @@ fn demands_are_read_from_their_bits() {
 #[test]
 fn the_floor_of_an_input_follows_from_what_it_promised() {
     let mut input = input();
-    assert!(!input.is_below_floor(NEG_INF), "nothing was said yet");
+    assert!(!input.is_below_floor(NEG_INF), "no element was delivered yet");
     (input.stable, input.last_vs) = (5, Some(9));
     assert!(
         input.is_below_floor(4) && !input.is_below_floor(5),

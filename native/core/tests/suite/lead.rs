@@ -1,4 +1,4 @@
-//! The bound of the lead (`lmerge/core/lead.py`): what is held, and when it is released.
+//! The bound of the lead (`lmerge/core/lead.py`): which stables are held, and when they are released.
 
 use lmerge_core::element::INF;
 use lmerge_core::merge::Kind;
@@ -15,7 +15,7 @@ const LEAD: Policy = Policy {
 
 fn three(kind: Kind) -> Session {
     let mut session = Session::with_policy(kind, LEAD, 3);
-    (0..3).for_each(|slot| drop(session.say(slot, &[f(10)])));
+    (0..3).for_each(|slot| drop(session.deliver(slot, &[f(10)])));
     session
 }
 
@@ -23,8 +23,8 @@ fn three(kind: Kind) -> Session {
 fn a_stable_far_ahead_is_held_and_the_others_go_on() {
     for kind in [Kind::R3, Kind::R4] {
         let mut session = three(kind);
-        assert_eq!(session.say(0, &[f(FAR)]), []);
-        assert_eq!(session.say(2, &[a("A", 20, 30), f(40)]), [a("A", 20, 30), f(40)]);
+        assert_eq!(session.deliver(0, &[f(FAR)]), []);
+        assert_eq!(session.deliver(2, &[a("A", 20, 30), f(40)]), [a("A", 20, 30), f(40)]);
     }
 }
 
@@ -32,28 +32,28 @@ fn a_stable_far_ahead_is_held_and_the_others_go_on() {
 fn it_is_released_when_another_one_follows_or_all_are_gone() {
     for kind in [Kind::R3, Kind::R4] {
         let mut session = three(kind);
-        assert_eq!(session.say(0, &[f(INF)]), []);
-        assert_eq!(session.say(1, &[f(500)]), []);
-        assert_eq!(session.say(2, &[f(440)]), [f(500)]);
+        assert_eq!(session.deliver(0, &[f(INF)]), []);
+        assert_eq!(session.deliver(1, &[f(500)]), []);
+        assert_eq!(session.deliver(2, &[f(440)]), [f(500)]);
         let mut session = three(kind);
-        session.say(0, &[f(FAR)]);
+        session.deliver(0, &[f(FAR)]);
         assert_eq!(session.leave(1), []);
         assert_eq!(session.leave(2), [f(FAR)]);
     }
 }
 
-/// Three have all of A, the last of them and a fourth one are still there: the fourth, which lacks A, runs ahead.
+/// Three inputs have all of A; the last of them and a fourth remain: the fourth, which lacks A, runs ahead.
 #[test]
 fn an_end_confirms_an_end_only() {
     for kind in [Kind::R3, Kind::R4] {
         let mut session = Session::with_policy(kind, LEAD, 4);
-        (0..4).for_each(|slot| drop(session.say(slot, &[f(10)])));
-        assert_eq!(session.say(3, &[f(FAR)]), []);
-        assert_eq!(session.say(0, &[a("A", 20, 30), f(INF)]), [a("A", 20, 30)]);
-        assert_eq!(session.say(1, &[a("A", 20, 30), f(INF)]), []);
-        assert_eq!(session.say(2, &[a("A", 20, 30), f(15)]), [f(15)]);
+        (0..4).for_each(|slot| drop(session.deliver(slot, &[f(10)])));
+        assert_eq!(session.deliver(3, &[f(FAR)]), []);
+        assert_eq!(session.deliver(0, &[a("A", 20, 30), f(INF)]), [a("A", 20, 30)]);
+        assert_eq!(session.deliver(1, &[a("A", 20, 30), f(INF)]), []);
+        assert_eq!(session.deliver(2, &[a("A", 20, 30), f(15)]), [f(15)]);
         assert_eq!(
-            session.say(2, &[f(INF)]),
+            session.deliver(2, &[f(INF)]),
             [f(FAR)],
             "with A, as those have it that have ended"
         );
@@ -63,12 +63,12 @@ fn an_end_confirms_an_end_only() {
 #[test]
 fn an_input_far_behind_the_output_is_not_awaited() {
     let mut session = Session::with_policy(Kind::R3, LEAD, 1);
-    session.say(0, &[f(1000)]);
+    session.deliver(0, &[f(1000)]);
     session.attach(1, None);
-    session.say(1, &[f(10)]);
-    assert_eq!(session.say(0, &[f(1100)]), [f(1100)]);
-    session.say(1, &[f(1090)]);
-    assert_eq!(session.say(0, &[f(1200)]), []);
+    session.deliver(1, &[f(10)]);
+    assert_eq!(session.deliver(0, &[f(1100)]), [f(1100)]);
+    session.deliver(1, &[f(1090)]);
+    assert_eq!(session.deliver(0, &[f(1200)]), []);
 }
 
 #[test]
@@ -80,9 +80,9 @@ fn a_quorum_is_of_those_that_count_when_one_has_left() {
     };
     for kind in [Kind::R3, Kind::R4] {
         let mut session = Session::with_policy(kind, policy, 3);
-        (0..2).for_each(|slot| drop(session.say(slot, &[f(100)])));
-        session.say(0, &[f(FAR)]);
-        assert_eq!(session.say(2, &[a("A", 2 * FAR, INF)]), []);
+        (0..2).for_each(|slot| drop(session.deliver(slot, &[f(100)])));
+        session.deliver(0, &[f(FAR)]);
+        assert_eq!(session.deliver(2, &[a("A", 2 * FAR, INF)]), []);
         assert_eq!(session.leave(1), [f(FAR)]);
     }
 }

@@ -1,5 +1,5 @@
-//! The tests of the crate by its public parts: one module for each of its own, then the paper, the laws, the oracle and
-//! hostile bytes. One program, so that the crate is linked once.
+//! The tests of the crate through its public interface: one test module for each module, then the paper, the laws, the
+//! oracle and hostile bytes. They are one program, so that the crate is linked once.
 
 mod admitted;
 mod arena;

@@ -11,7 +11,7 @@ use lmerge_core::sharded::Sharded;
 use crate::session::{EAGER, demands, quorum};
 use crate::tdb::{a, columns, m};
 
-/// The system's, which counts the bytes that each thread asks for.
+/// The system's allocator, counting the bytes that each thread allocates.
 struct Counting;
 
 thread_local! {
@@ -32,7 +32,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Bytes that a merge asks for: two inputs have `count` other ends each, and one adjusts all of its own.
+/// Bytes that a merge allocates: two inputs have `count` different ends each, and one adjusts all of its own.
 fn asked(count: i64, policy: Policy) -> usize {
     let mut merge = Sharded::new(Kind::R4, policy, Closing(None), false, 1);
     (0..2).for_each(|slot| merge.attach(slot, slot, demands(Kind::R4), None, false, true));

@@ -1,4 +1,4 @@
-//! Nodes by number: the lowest first, so that the upper pages become empty and go back.
+//! Nodes by number: the lowest first, so that the upper pages become empty and are freed.
 
 use lmerge_core::arena::Arena;
 use lmerge_core::nodes::{NIL, NONE, Node, Nodes};
@@ -24,7 +24,7 @@ fn a_node_does_not_grow_unnoticed() {
 }
 
 #[test]
-fn a_new_node_says_nothing_and_is_due_at_its_start() {
+fn a_new_node_has_no_entries_and_is_due_at_its_start() {
     let mut nodes = Nodes::default();
     let id = nodes.add(7);
     let node = nodes.get(id);

@@ -1,5 +1,5 @@
-//! The oracle: random streams of one TDB, merged in any order with inputs that join, leave and are restored, give that TDB;
-//! after every call the output is legal and all invariants hold ([`Session`] looks).
+//! The oracle: random streams of one TDB, merged in any order with inputs that join, leave and are restored, give that
+//! TDB. After every call the output is legal and all invariants hold ([`Session`] checks this).
 
 use fastrand::Rng;
 use lmerge_core::element::{Element, Event, INF};
@@ -17,7 +17,7 @@ struct World {
     shards: usize,
     events: Vec<Event>,
     session: Session,
-    /// What each attached input has still to say, in order of attachment.
+    /// The elements that each attached input has still to deliver, in order of attachment.
     streams: Vec<(usize, Vec<Element>)>,
     slots: Vec<usize>,
 }
@@ -93,15 +93,15 @@ impl World {
         self.session.merge = copy;
     }
 
-    fn say(&mut self) {
-        let speaking: Vec<usize> = (0..self.streams.len())
+    fn deliver(&mut self) {
+        let unfinished: Vec<usize> = (0..self.streams.len())
             .filter(|&at| !self.streams[at].1.is_empty())
             .collect();
-        let at = self.random.choice(speaking).expect("somebody has something to say");
+        let at = self.random.choice(unfinished).expect("an input has elements left");
         let (slot, stream) = &mut self.streams[at];
         let count = self.random.usize(1..=4).min(stream.len());
-        let said: Vec<Element> = stream.drain(..count).collect();
-        self.session.say(*slot, &said);
+        let delivered: Vec<Element> = stream.drain(..count).collect();
+        self.session.deliver(*slot, &delivered);
     }
 
     fn run(mut self, switches_to: Option<Kind>) {
@@ -124,7 +124,7 @@ impl World {
                 self.session.merge.switch(kind, true);
                 self.session.take();
             } else {
-                self.say();
+                self.deliver();
             }
         }
         assert_eq!(self.session.events(), self.events);
@@ -219,8 +219,8 @@ fn a_switch_on_the_way_loses_nothing() {
 }
 
 #[test]
-fn r4_says_what_r3_says_when_vs_and_payload_are_a_key() {
-    // Not those that look at an insert only (R4) or at adjusts as well (R3) when they show an event.
+fn r4_emits_what_r3_emits_when_vs_and_payload_are_a_key() {
+    // Not the policies under which R4 looks only at an insert, and R3 also at adjusts, to show an event.
     for policy in [LAZY, HALF_FROZEN_ONLY, FINAL_ONLY, Policy { lag: 4, ..LAZY }] {
         for seed in 0..100 {
             let mut random = Rng::with_seed(seed);
@@ -231,8 +231,12 @@ fn r4_says_what_r3_says_when_vs_and_payload_are_a_key() {
             while streams.iter().any(|stream| !stream.is_empty()) {
                 let slot = random.usize(0..3);
                 let count = random.usize(1..=4).min(streams[slot].len());
-                let said: Vec<Element> = streams[slot].drain(..count).collect();
-                assert_eq!(r3.say(slot, &said), r4.say(slot, &said), "{policy:?}, seed {seed}");
+                let delivered: Vec<Element> = streams[slot].drain(..count).collect();
+                assert_eq!(
+                    r3.deliver(slot, &delivered),
+                    r4.deliver(slot, &delivered),
+                    "{policy:?}, seed {seed}"
+                );
             }
         }
     }

@@ -28,13 +28,13 @@ fn a_lag_holds_every_finite_time_back_and_none_below_minus_infinity() {
 }
 
 #[test]
-fn closing_needs_as_many_as_it_says_and_never_nobody() {
+fn closing_needs_as_many_as_declared_and_at_least_one() {
     let all = Closing(None);
     assert!(all.agreed(2, 2) && !all.agreed(1, 2) && !all.agreed(0, 0));
     let two = Closing(Some(2));
     assert!(two.agreed(2, 5) && !two.agreed(1, 5));
     assert!(two.agreed(1, 1), "more than there are means all");
-    assert!(!Closing(Some(0)).agreed(0, 3), "nobody has ended");
+    assert!(!Closing(Some(0)).agreed(0, 3), "no input has ended");
 }
 
 #[test]

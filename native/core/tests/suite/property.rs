@@ -1,4 +1,4 @@
-//! What must hold of any bytes that claim to be a batch: the property behind `hostile` and `native/fuzz`.
+//! The property that must hold for any bytes given as a batch. `hostile` and `native/fuzz` use it.
 
 use lmerge_core::columns::{Columns, Limits, Raw, View};
 use lmerge_core::element::{ADJUST, Element, STABLE};
@@ -9,13 +9,13 @@ use lmerge_core::sharded::Sharded;
 
 use crate::tdb::{Tdb, elements};
 
-/// What a stranger's batch may hold here.
+/// The limits of a batch here.
 pub const LIMITS: Limits = Limits {
     elements: 200,
     payload_bytes: 100,
 };
 
-/// Take the first `count` bytes of `data`, or what is left.
+/// Take the first `count` bytes of `data`, or all if there are fewer.
 fn take<'a>(data: &mut &'a [u8], count: usize) -> &'a [u8] {
     let (taken, rest) = data.split_at(count.min(data.len()));
     *data = rest;
@@ -26,7 +26,7 @@ fn byte(data: &mut &[u8]) -> u8 {
     take(data, 1).first().copied().unwrap_or(0)
 }
 
-/// Whatever `data` says: columns as they stand there, or a batch that is one, and a policy to merge it by.
+/// Builds from `data` raw columns, or a valid batch, and a policy to merge it by.
 pub fn holds_for(mut data: &[u8]) {
     let how = byte(&mut data);
     let policy = policy(byte(&mut data));
@@ -60,7 +60,7 @@ pub fn holds_for(mut data: &[u8]) {
     }
 }
 
-/// A batch of elements near each other in time, so that they meet: four bytes an element.
+/// A batch of elements near each other in time, so that they interact: four bytes an element.
 fn plausible(data: &[u8]) -> Columns {
     let mut batch = Columns::default();
     for bytes in data.chunks_exact(4).take(LIMITS.elements) {
@@ -82,7 +82,7 @@ fn plausible(data: &[u8]) -> Columns {
     batch
 }
 
-/// One of those that have a name.
+/// One of the named policies.
 fn policy(byte: u8) -> Policy {
     let shows = [Show::First, Show::Quorum, Show::Leading, Show::HalfFrozen, Show::Final];
     let show = shows[usize::from(byte) % 5];
@@ -98,7 +98,7 @@ fn policy(byte: u8) -> Policy {
     }
 }
 
-/// If `raw` is a batch, everything that can be done with it can be done; if not, the error has words.
+/// If `raw` is a batch, every operation on it succeeds; if not, the error has a message.
 pub fn holds(raw: &Raw<'_>, policy: Policy) {
     let view = match View::decode(raw, LIMITS) {
         Ok(view) => view,
@@ -167,7 +167,7 @@ fn parts_agree(view: &View<'_>, all: &[Element]) {
     }
 }
 
-/// Three inputs say the batch, whole or in pieces; one that breaks a promise leaves. The output is legal throughout.
+/// Three inputs deliver the batch, whole or in pieces; one that breaks a promise leaves. The output is always legal.
 fn merges(kind: Kind, policy: Policy, shards: usize, view: &View<'_>) {
     let mut merge = Sharded::new(kind, policy, Closing(None), true, shards);
     let mut output = Tdb::new();
@@ -182,7 +182,7 @@ fn merges(kind: Kind, policy: Policy, shards: usize, view: &View<'_>) {
             continue;
         }
         if let Err(violation) = merge.apply(slot, &view.slice(start, stop), 0) {
-            assert!(violation.index < stop - start && !violation.code.word().is_empty());
+            assert!(violation.index < stop - start && !violation.code.name().is_empty());
             assert!(violation.element.kind <= STABLE);
             merge.remove(slot);
             merge.after_detach();

@@ -1,5 +1,5 @@
-//! A merge to speak with: after every call the output must be a legal stream, agree with what the merge says is live, and
-//! every invariant must hold.
+//! A merge for tests. After every call it checks that the output is a legal stream, that it agrees with the live events
+//! of the merge, and that every invariant holds.
 
 use lmerge_core::element::{Element, Event, NEG_INF, STABLE};
 use lmerge_core::input::Demands;
@@ -39,7 +39,7 @@ pub fn quorum(quorum: usize) -> Policy {
 /// All inputs must have ended.
 pub const ALL: Closing = Closing(None);
 
-/// What an input must promise for an algorithm.
+/// The properties that an input must promise for an algorithm.
 pub fn demands(kind: Kind) -> Demands {
     Demands::from_bits(match kind {
         Kind::R0 => 1 + 4,
@@ -50,7 +50,7 @@ pub fn demands(kind: Kind) -> Demands {
     })
 }
 
-/// An attached input, as a snapshot's document knows it.
+/// An attached input, as in a snapshot's document.
 #[derive(Clone, Copy, Debug)]
 pub struct Attached {
     pub slot: usize,
@@ -66,11 +66,11 @@ pub struct Session {
     pub closing: Closing,
     pub attached: Vec<Attached>,
     pub output: Tdb,
-    pub said: Vec<Element>,
+    pub emitted: Vec<Element>,
     /// Slots that have joined, in order.
     pub joined: Vec<usize>,
     pub broken: Vec<Violation>,
-    /// What a client that hears the output keeps.
+    /// The TDB of a client that receives the output.
     client: Client,
 }
 
@@ -91,7 +91,7 @@ impl Session {
             closing,
             attached: Vec::new(),
             output: Tdb::new(),
-            said: Vec::new(),
+            emitted: Vec::new(),
             joined: Vec::new(),
             broken: Vec::new(),
             client: Client::new(NEG_INF, i64::MAX),
@@ -123,21 +123,21 @@ impl Session {
         self.take();
     }
 
-    /// The input says `said`, which keeps its promises. What the merge says to that.
-    pub fn say(&mut self, slot: usize, said: &[Element]) -> Vec<Element> {
-        let batch = columns(said);
+    /// Deliver elements that keep the promises of the input. Returns what the merge emits.
+    pub fn deliver(&mut self, slot: usize, delivered: &[Element]) -> Vec<Element> {
+        let batch = columns(delivered);
         self.merge
             .apply(slot, &batch.view(), 0)
             .expect("a promise that is kept");
         self.take()
     }
 
-    /// The input says `said` and breaks a promise by it. What the merge has said, and what is broken.
-    pub fn refuse(&mut self, slot: usize, said: &[Element]) -> (Vec<Element>, Violation) {
-        let batch = columns(said);
+    /// Deliver elements that break a promise of the input. Returns what the merge has emitted, and the violation.
+    pub fn refuse(&mut self, slot: usize, delivered: &[Element]) -> (Vec<Element>, Violation) {
+        let batch = columns(delivered);
         let violation = self.merge.apply(slot, &batch.view(), 0).expect_err("a broken promise");
         assert_eq!(violation.slot, slot);
-        assert_eq!(violation.element, said[violation.index], "the offender is named");
+        assert_eq!(violation.element, delivered[violation.index], "the offender is named");
         (self.take(), *violation)
     }
 
@@ -158,20 +158,20 @@ impl Session {
         self.output.events()
     }
 
-    /// How many elements of an input came too late to matter.
+    /// How many elements of an input came too late to have an effect.
     pub fn late(&self, slot: usize) -> u64 {
         self.merge.input(slot).4
     }
 
-    /// What the merge has said since the last call, checked.
+    /// What the merge has emitted since the last call, checked.
     pub fn take(&mut self) -> Vec<Element> {
         self.merge.check();
         let changes = self.merge.changes();
         let taken = self.merge.take();
-        let said = elements(&taken.batch.view());
+        let emitted = elements(&taken.batch.view());
         let [inserts, adjusts, _] = taken.batch.view().counts();
         assert_eq!(changes, inserts + adjusts);
-        for element in &said {
+        for element in &emitted {
             self.output.apply(element).expect("a legal output");
         }
         assert_eq!(self.output.stable, self.merge.announced());
@@ -190,13 +190,13 @@ impl Session {
             assert_eq!(
                 as_events(live),
                 self.output.live(),
-                "what the merge says is live is what the output shows"
+                "the live events of the merge are those of its output"
             );
         }
         self.joined.extend(taken.joined);
         self.broken.extend(taken.broken);
-        self.said.extend(said.iter().cloned());
-        said
+        self.emitted.extend(emitted.iter().cloned());
+        emitted
     }
 }
 

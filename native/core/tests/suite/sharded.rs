@@ -1,4 +1,4 @@
-//! One merge whose work is shared out by payload: the same events as without, whoever breaks a promise.
+//! One merge whose work is divided by payload: the same events as with one shard, whichever input breaks a promise.
 
 use lmerge_core::columns::Columns;
 use lmerge_core::element::{Event, INF, STABLE};
@@ -12,9 +12,9 @@ use crate::tdb::{a, f, m};
 
 const INDEXED: [Kind; 2] = [Kind::R3, Kind::R4];
 
-/// What was said but for stables, of which several shards say one a call.
+/// The number of emitted elements without stables, of which several shards emit one per call.
 fn changes(session: &Session) -> Vec<Event> {
-    let changes = session.said.iter().filter(|element| element.kind != STABLE);
+    let changes = session.emitted.iter().filter(|element| element.kind != STABLE);
     let mut changes: Vec<Event> = changes
         .map(|element| Event {
             vs: element.vs,
@@ -27,16 +27,16 @@ fn changes(session: &Session) -> Vec<Event> {
 }
 
 #[test]
-fn shards_say_what_one_says_in_another_order() {
+fn shards_emit_what_one_emits_in_another_order() {
     for kind in INDEXED {
         let run = |shards: usize| {
             let mut session = Session::of(kind, LAZY, ALL, shards, 2);
-            let said: Vec<_> = (0..2000).map(|at| a(&format!("{at}"), at / 10, 300 + at)).collect();
-            session.say(0, &said);
-            session.say(1, &said[..1500]);
-            session.say(1, &[m("7", 0, 307, 320), f(100), f(318)]);
-            session.say(0, &[f(319), f(INF)]);
-            session.say(1, &[f(INF)]);
+            let delivered: Vec<_> = (0..2000).map(|at| a(&format!("{at}"), at / 10, 300 + at)).collect();
+            session.deliver(0, &delivered);
+            session.deliver(1, &delivered[..1500]);
+            session.deliver(1, &[m("7", 0, 307, 320), f(100), f(318)]);
+            session.deliver(0, &[f(319), f(INF)]);
+            session.deliver(1, &[f(INF)]);
             session
         };
         let one = run(1);
@@ -46,23 +46,23 @@ fn shards_say_what_one_says_in_another_order() {
             assert!(changes(&shared) == changes(&one), "{shards} shards");
             assert!(
                 shared.merge.visits() <= one.merge.visits(),
-                "a stable that another implies visits nobody"
+                "a stable that another one implies visits no node"
             );
         }
     }
 }
 
 #[test]
-fn what_an_input_may_never_say_is_found_at_the_same_element() {
+fn a_broken_rule_is_found_at_the_same_element() {
     for kind in INDEXED {
         for shards in [1, 3] {
             let mut session = Session::of(kind, LAZY, ALL, shards, 1);
-            let (said, violation) = session.refuse(0, &[a("A", 1, 5), f(3), a("B", 2, 5), a("C", 4, 5), f(4)]);
+            let (emitted, violation) = session.refuse(0, &[a("A", 1, 5), f(3), a("B", 2, 5), a("C", 4, 5), f(4)]);
             assert_eq!(
-                (violation.index, violation.code.word(), violation.detail),
+                (violation.index, violation.code.name(), violation.detail),
                 (2, "insert-below-stable", 3)
             );
-            assert_eq!(said, [a("A", 1, 5), f(3)]);
+            assert_eq!(emitted, [a("A", 1, 5), f(3)]);
         }
     }
 }
@@ -72,11 +72,11 @@ fn a_stable_after_a_broken_promise_moves_no_shard() {
     for kind in INDEXED {
         for payload in ["A", "B", "C", "D", "E", "F"] {
             let mut session = Session::of(kind, LAZY, ALL, 3, 2);
-            session.say(1, &[a("A", 1, 50), a("B", 1, 50), a("C", 1, 50)]);
+            session.deliver(1, &[a("A", 1, 50), a("B", 1, 50), a("C", 1, 50)]);
             let (_, violation) = session.refuse(0, &[m(payload, 1, 50, 60), f(20)]);
-            assert_eq!((violation.index, violation.code.word()), (0, "unknown-event"));
+            assert_eq!((violation.index, violation.code.name()), (0, "unknown-event"));
             session.leave(0);
-            assert_eq!(session.say(1, &[f(10)]), [f(10)]);
+            assert_eq!(session.deliver(1, &[f(10)]), [f(10)]);
             assert_eq!(session.events().len(), 3, "nothing of the others was removed");
         }
     }
@@ -87,7 +87,7 @@ fn large(elements: i64, offender: Option<i64>) -> Columns {
     let mut columns = Columns::default();
     for at in 0..elements {
         if Some(at) == offender {
-            columns.adjust(at, at + 7, at + 9, b"never said");
+            columns.adjust(at, at + 7, at + 9, b"never seen");
         }
         columns.insert(at, at + 300, format!("payload {at}").as_bytes());
         if at % 100 == 99 {
@@ -106,40 +106,40 @@ fn shared(kind: Kind, shards: usize) -> Sharded {
 }
 
 #[test]
-fn threads_say_the_same_every_time_and_mean_what_one_shard_means() {
+fn threads_emit_the_same_every_time_and_the_table_of_one_shard() {
     for kind in INDEXED {
         let batch = large(6_000, None);
         let outputs: Vec<Vec<Columns>> = [1, 3, 3, 5]
             .into_iter()
             .map(|shards| {
                 let mut merge = shared(kind, shards);
-                let said = (0..2).map(|slot| {
+                let emitted = (0..2).map(|slot| {
                     assert!(merge.apply(slot, &batch.view(), 0).is_ok());
                     merge.check();
                     merge.take().batch
                 });
-                let mut said: Vec<Columns> = said.collect();
-                said.push(merge.live_events().expect("live events are known"));
-                said
+                let mut emitted: Vec<Columns> = emitted.collect();
+                emitted.push(merge.live_events().expect("live events are tracked"));
+                emitted
             })
             .collect();
         assert_eq!(outputs[1], outputs[2], "who is faster does not matter");
-        for said in &outputs[1..] {
-            assert_eq!(said[2], outputs[0][2], "the same live events");
-            assert_eq!(said[0].view().counts()[0], outputs[0][0].view().counts()[0]);
+        for emitted in &outputs[1..] {
+            assert_eq!(emitted[2], outputs[0][2], "the same live events");
+            assert_eq!(emitted[0].view().counts()[0], outputs[0][0].view().counts()[0]);
         }
     }
 }
 
 #[test]
-fn no_shard_hears_a_stable_behind_a_broken_promise() {
+fn no_shard_gets_a_stable_behind_a_broken_promise() {
     for kind in INDEXED {
         let offender = 3_333;
         let batch = large(6_000, Some(offender));
         let at = offender as usize + offender as usize / 100;
         let mut merge = shared(kind, 4);
-        let violation = merge.apply(0, &batch.view(), 0).expect_err("nobody knows the event");
-        assert_eq!((violation.index, violation.code.word()), (at, "unknown-event"));
+        let violation = merge.apply(0, &batch.view(), 0).expect_err("no input has the event");
+        assert_eq!((violation.index, violation.code.name()), (at, "unknown-event"));
         assert_eq!(merge.max_stable(), 3_299 - 50, "the last stable before the offender");
         merge.check();
         merge.remove(0);

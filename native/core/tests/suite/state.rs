@@ -1,4 +1,4 @@
-//! Snapshots: equal merges give equal bytes, a restored merge goes on as the one that wrote them, damage is refused.
+//! Snapshots: equal merges give equal bytes, a restored merge continues like the one that wrote them, damage is refused.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use crate::tdb::{a, columns, elements, f, m};
 
 const KINDS: [Kind; 6] = [Kind::R0, Kind::R1, Kind::R2, Kind::R3, Kind::R4, Kind::R3Minus];
 
-/// Everything that a snapshot has of a merge, as text: for comparing.
+/// The whole state of a merge in a snapshot, as text for comparison.
 pub fn text(session: &Session, merge: &Sharded) -> String {
     let inputs: Vec<_> = session
         .attached
@@ -53,7 +53,7 @@ fn counted(value: &Value) -> Counted {
         .collect()
 }
 
-/// The slots whose bits an integer has.
+/// The slots whose bits are set in an integer.
 fn bits(value: &Value) -> Vec<usize> {
     let bits = value.as_u64().expect("a set of slots below 64");
     (0..64).filter(|slot| bits >> slot & 1 == 1).collect()
@@ -91,16 +91,16 @@ fn state_of(merge: &Sharded) -> State {
 }
 
 fn insert_only(kind: Kind, fields: &Fields) -> State {
-    let said = |value: &Value| (payload(&value[0]), int(&value[1]));
+    let element = |value: &Value| (payload(&value[0]), int(&value[1]));
     let max_vs = int(&fields["max_vs"]);
     match kind {
         Kind::R0 => {
             let last = &fields["last"];
-            let last = (!last.is_null()).then(|| said(last));
+            let last = (!last.is_null()).then(|| element(last));
             State::R0 { max_vs, last }
         }
         Kind::R1 => {
-            let slot = rows(&fields["slot"]).iter().map(said).collect();
+            let slot = rows(&fields["slot"]).iter().map(element).collect();
             let out_of_step = fields.contains_key("out_of_step");
             State::R1 {
                 max_vs,
@@ -203,7 +203,7 @@ fn input_state_of(merge: &Sharded, slot: usize) -> InputState {
     }
 }
 
-/// A merge made from a snapshot of the session's, with so many shards.
+/// A merge restored from a snapshot of the session's merge, with `shards` shards.
 pub fn restored(session: &Session, shards: usize) -> Sharded {
     let merge = &session.merge;
     let mut copy = Sharded::new(merge.kind(), session.policy, session.closing, true, shards);
@@ -229,30 +229,30 @@ pub fn restored(session: &Session, shards: usize) -> Sharded {
     copy
 }
 
-/// A session that leaves something in every part of the state.
+/// A session in which every part of the state is used.
 fn some(kind: Kind) -> Session {
     let mut session = Session::new(kind, 2);
-    let said: Vec<_> = (0..100)
+    let delivered: Vec<_> = (0..100)
         .map(|at| a(&format!("{:02}", at * 37 % 100), at / 10, 50 + at))
         .collect();
-    let said = if kind == Kind::R0 {
+    let delivered = if kind == Kind::R0 {
         vec![a("A", 1, 60), a("B", 2, 70)]
     } else {
-        said
+        delivered
     };
-    session.say(0, &said);
-    session.say(1, &said[..said.len() / 2]);
+    session.deliver(0, &delivered);
+    session.deliver(1, &delivered[..delivered.len() / 2]);
     if matches!(kind, Kind::R3 | Kind::R4 | Kind::R3Minus) {
-        session.say(1, &[m("00", 0, 50, 55), m("37", 0, 51, 99), a("only here", 9, 12)]);
+        session.deliver(1, &[m("00", 0, 50, 55), m("37", 0, 51, 99), a("only here", 9, 12)]);
     }
-    session.say(0, &[f(2)]);
+    session.deliver(0, &[f(2)]);
     session.attach(2, Some(90));
     let waiting = if kind == Kind::R0 {
         vec![a("Y", 95, 96), a("Z", 96, 97)]
     } else {
         vec![a("Z", 95, 97), a("Y", 95, 96)]
     };
-    session.say(2, &waiting);
+    session.deliver(2, &waiting);
     session
 }
 
@@ -270,17 +270,17 @@ fn equal_merges_give_equal_bytes_whatever_the_hash() {
 #[test]
 fn the_same_events_in_another_order_give_equal_nodes() {
     for kind in [Kind::R3, Kind::R4] {
-        let mut said: Vec<_> = (0..100)
+        let mut delivered: Vec<_> = (0..100)
             .map(|at| a(&format!("{:02}", at * 37 % 100), at / 10, 50 + at))
             .collect();
-        let nodes = |said: &[Element]| {
+        let nodes = |delivered: &[Element]| {
             let mut session = Session::new(kind, 1);
-            session.say(0, said);
+            session.deliver(0, delivered);
             session.merge.state()
         };
-        let first = nodes(&said);
-        said.reverse();
-        assert_eq!(nodes(&said), first);
+        let first = nodes(&delivered);
+        delivered.reverse();
+        assert_eq!(nodes(&delivered), first);
     }
 }
 
@@ -290,17 +290,17 @@ fn a_restored_merge_is_the_same_and_goes_on_the_same() {
         let mut session = some(kind);
         let mut copy = restored(&session, 1);
         assert_eq!(text(&session, &copy), text_of(&session));
-        for (slot, said) in [
+        for (slot, delivered) in [
             (0, vec![a("new", 90, 99), f(91)]),
             (1, vec![a("new", 93, 99), f(95)]),
             (2, vec![f(INF)]),
         ] {
-            let batch: Columns = columns(&said);
+            let batch: Columns = columns(&delivered);
             copy.apply(slot, &batch.view(), 0).expect("a promise that is kept");
             copy.check();
             assert_eq!(
                 elements(&copy.take().batch.view()),
-                session.say(slot, &said),
+                session.deliver(slot, &delivered),
                 "{kind:?}"
             );
         }
@@ -313,7 +313,7 @@ fn final_only_still_holds_the_stable_point_back_after_a_restart() {
     for kind in [Kind::R3, Kind::R4] {
         let mut session = Session::with_policy(kind, FINAL_ONLY, 1);
         assert_eq!(
-            session.say(0, &[a("A", 5, 50), a("B", 2, 9), f(20)]),
+            session.deliver(0, &[a("A", 5, 50), a("B", 2, 9), f(20)]),
             [a("B", 2, 9), f(5)]
         );
         let mut copy = restored(&session, 1);
@@ -329,12 +329,12 @@ fn a_snapshot_does_not_depend_on_the_number_of_shards() {
         for policy in [LAZY, FINAL_ONLY] {
             let run = |shards: usize| {
                 let mut session = Session::of(kind, policy, ALL, shards, 2);
-                let said: Vec<_> = (0..100)
+                let delivered: Vec<_> = (0..100)
                     .map(|at| a(&format!("{:02}", at * 37 % 100), at / 10, 50 + at))
                     .collect();
-                session.say(0, &said);
-                session.say(1, &said[..50]);
-                session.say(0, &[f(2), f(60)]);
+                session.deliver(0, &delivered);
+                session.deliver(1, &delivered[..50]);
+                session.deliver(0, &[f(2), f(60)]);
                 session
             };
             let one = run(1);
@@ -351,7 +351,7 @@ fn slots_beyond_64_bits_are_written_as_one_integer() {
     let mut session = Session::new(Kind::R2, 0);
     for slot in [0, 64, 100] {
         session.attach(slot, None);
-        session.say(slot, &[a("A", 1, 2)]);
+        session.deliver(slot, &[a("A", 1, 2)]);
     }
     let hash = session.merge.state().pop().expect("the last field");
     let number = (1_u128 << 100) + (1 << 64) + 1;
@@ -426,8 +426,8 @@ fn damage_is_refused_or_found_by_check() {
             "a live event that ends at 4, below the stable point 5",
         ),
     ];
-    for (result, words) in refused {
-        assert_eq!(result, Err(words.to_string()));
+    for (result, message) in refused {
+        assert_eq!(result, Err(message.to_string()));
     }
 }
 
@@ -447,7 +447,7 @@ fn check_finds_a_half_frozen_event_without_output() {
 
 #[test]
 #[should_panic(expected = "an entry of an input that has left")]
-fn check_finds_an_entry_of_nobody() {
+fn check_finds_an_entry_of_no_attached_input() {
     let mut merge = Sharded::new(Kind::R4, LAZY, ALL, true, 1);
     merge.attach(0, 0, Demands::from_bits(0), None, false, true);
     let ends = |ve| Some(vec![ve]);

@@ -1,4 +1,4 @@
-//! The temporal database of a stream, kept as plainly as can be: what the output is compared with.
+//! The temporal database of a stream in its simplest form. The output is compared with it.
 
 use std::collections::BTreeMap;
 
@@ -74,7 +74,7 @@ pub fn elements(batch: &View<'_>) -> Vec<Element> {
     (0..batch.len()).map(element).collect()
 }
 
-/// III.A: the multiset of events that a stream describes, with Example 5's rules for what it may say.
+/// III.A: the multiset of events that a stream describes, with Example 5's rules of a legal stream.
 #[derive(Debug, Clone)]
 pub struct Tdb {
     pub stable: i64,
@@ -89,7 +89,7 @@ impl Tdb {
         }
     }
 
-    /// Apply one element; an error says which rule it breaks.
+    /// Apply one element; an error names the rule that it breaks.
     pub fn apply(&mut self, element: &Element) -> Result<(), String> {
         let Element {
             kind,

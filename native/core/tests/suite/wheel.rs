@@ -7,12 +7,12 @@ use lmerge_core::element::{INF, NEG_INF};
 use lmerge_core::nodes::Nodes;
 use lmerge_core::wheel::Wheel;
 
-/// A wheel with what it should hold.
+/// A wheel and its expected contents.
 struct Twin {
     nodes: Nodes,
     wheel: Wheel,
     due: HashMap<u32, i64>,
-    /// All that are alive, also those that are never due, in a known order.
+    /// All live nodes, also those that are never due, in a known order.
     ids: Vec<u32>,
 }
 
@@ -46,7 +46,7 @@ impl Twin {
         self.due.insert(id, due);
     }
 
-    /// Move time to `t`: exactly what is due before comes out, once.
+    /// Move time to `t`, and check that exactly the nodes due before `t` are popped, once.
     fn pop_below(&mut self, t: i64) -> usize {
         let mut popped = Vec::new();
         self.wheel.pop_below(&mut self.nodes, t, &mut popped);
@@ -120,7 +120,7 @@ fn a_random_life_gives_exactly_what_is_due() {
                 7 if !twin.ids.is_empty() => twin.remove(twin.ids[random.usize(0..twin.ids.len())]),
                 _ => {
                     let t = some_time(&mut random, now);
-                    // Mostly small steps: time that is at its end stays there.
+                    // Mostly small steps, because time stays at its end once it is there.
                     let t = if random.u8(0..4) > 0 {
                         t.min(now.saturating_add(random.i64(0..100_000)))
                     } else {

@@ -1,4 +1,4 @@
-//! Whether payloads are rows: the check takes what decoding takes, whatever the bytes.
+//! The check whether payloads are rows accepts what decoding accepts, for any bytes.
 
 use lmerge_rows::schema::{Kind, Schema};
 

@@ -1,4 +1,4 @@
-//! Decimals: their canonical text, and from scale to scale without losing a digit.
+//! Decimals: their canonical text, and conversions between scales without losing a digit.
 
 use arrow_buffer::i256;
 use lmerge_rows::decimal::{Rescale, buffer, parse, text};

@@ -105,7 +105,7 @@ fn nothing_is_left_over_and_nothing_is_missing() {
 }
 
 #[test]
-fn days_and_moments_that_python_cannot_say_are_left_to_it() {
+fn days_and_moments_that_python_cannot_represent_are_left_to_it() {
     let moment = |us: i64| [&[0x91, 0xd3][..], &us.to_be_bytes()].concat();
     let last = 253_402_300_799_999_999;
     assert!(decode(&of(Kind::Timestamp), &[&moment(last)]).is_some());

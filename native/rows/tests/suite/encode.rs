@@ -89,7 +89,7 @@ fn ints_fit_64_bits_with_a_sign() {
         Some(vec![vec![0xd0, 0xdf]])
     );
     assert_eq!(cells(&of(Kind::Int), &x(Float64Array::from(vec![1.0]))), None);
-    // What a null slot holds does not matter.
+    // The value of a null slot does not matter.
     let hidden = UInt64Array::new(vec![u64::MAX, 1].into(), Some(NullBuffer::from(vec![false, true])));
     assert_eq!(
         cells(&of_nullable(Kind::Int), &x(hidden)),
@@ -100,7 +100,7 @@ fn ints_fit_64_bits_with_a_sign() {
 #[test]
 fn text_must_be_utf8_in_every_layout() {
     let ends = || OffsetBuffer::new(ScalarBuffer::from(vec![0, 1, 2]));
-    // SAFETY: a string array that is none, as a library that does not look can hand over; nobody reads it as text.
+    // SAFETY: an invalid string array, as a library without checks can export it; no code reads it as text.
     let cut = unsafe { StringArray::new_unchecked(ends(), "é".as_bytes().into(), None) };
     assert_eq!(cells(&of(Kind::String), &x(cut)), None, "a character cut in two");
     // SAFETY: as above.
@@ -113,35 +113,35 @@ fn text_must_be_utf8_in_every_layout() {
         out
     };
     let values = vec!["é", long.as_str(), ""];
-    let wanted: Vec<Vec<u8>> = values.iter().map(|value| expected(value)).collect();
+    let encoded: Vec<Vec<u8>> = values.iter().map(|value| expected(value)).collect();
     let schema = of(Kind::String);
     assert_eq!(
         cells(&schema, &x(StringArray::from(values.clone()))).as_ref(),
-        Some(&wanted)
+        Some(&encoded)
     );
     assert_eq!(
         cells(&schema, &x(LargeStringArray::from(values.clone()))).as_ref(),
-        Some(&wanted)
+        Some(&encoded)
     );
     assert_eq!(
         cells(&schema, &x(StringViewArray::from(values.clone()))).as_ref(),
-        Some(&wanted)
+        Some(&encoded)
     );
     let dictionary: DictionaryArray<Int8Type> = values.into_iter().collect();
-    assert_eq!(cells(&schema, &x(dictionary)).as_ref(), Some(&wanted));
+    assert_eq!(cells(&schema, &x(dictionary)).as_ref(), Some(&encoded));
     assert_eq!(cells(&schema, &x(BinaryArray::from(vec![&b"x"[..]]))), None);
 }
 
 #[test]
 fn bytes_come_in_every_layout() {
     let values = vec![&b"ab"[..], &[0xff, 0]];
-    let wanted = Some(vec![vec![0xc4, 2, b'a', b'b'], vec![0xc4, 2, 0xff, 0]]);
+    let encoded = Some(vec![vec![0xc4, 2, b'a', b'b'], vec![0xc4, 2, 0xff, 0]]);
     let schema = of(Kind::Bytes);
-    assert_eq!(cells(&schema, &x(BinaryArray::from(values.clone()))), wanted);
-    assert_eq!(cells(&schema, &x(LargeBinaryArray::from(values.clone()))), wanted);
-    assert_eq!(cells(&schema, &x(BinaryViewArray::from(values.clone()))), wanted);
+    assert_eq!(cells(&schema, &x(BinaryArray::from(values.clone()))), encoded);
+    assert_eq!(cells(&schema, &x(LargeBinaryArray::from(values.clone()))), encoded);
+    assert_eq!(cells(&schema, &x(BinaryViewArray::from(values.clone()))), encoded);
     let fixed = FixedSizeBinaryArray::try_from_iter(values.into_iter()).expect("two bytes each");
-    assert_eq!(cells(&schema, &x(fixed)), wanted);
+    assert_eq!(cells(&schema, &x(fixed)), encoded);
     assert_eq!(cells(&schema, &x(StringArray::from(vec!["x"]))), None);
 }
 
@@ -217,15 +217,15 @@ fn days_are_those_of_the_calendar() {
 #[test]
 fn decimals_of_every_width_have_one_text() {
     let schema = of(Kind::Decimal(2));
-    let wanted = Some(vec![b"\xa41.50".to_vec()]);
+    let encoded = Some(vec![b"\xa41.50".to_vec()]);
     let typed = |precision, scale| Decimal128Array::from(vec![1_500]).with_precision_and_scale(precision, scale);
-    assert_eq!(cells(&schema, &x(typed(10, 3).expect("it fits"))), wanted);
+    assert_eq!(cells(&schema, &x(typed(10, 3).expect("it fits"))), encoded);
     let wide = Decimal256Array::from(vec![i256::from_i128(150)]).with_precision_and_scale(76, 2);
-    assert_eq!(cells(&schema, &x(wide.expect("it fits"))), wanted);
+    assert_eq!(cells(&schema, &x(wide.expect("it fits"))), encoded);
     let narrow = Decimal32Array::from(vec![15]).with_precision_and_scale(9, 1);
-    assert_eq!(cells(&schema, &x(narrow.expect("it fits"))), wanted);
+    assert_eq!(cells(&schema, &x(narrow.expect("it fits"))), encoded);
     let middle = Decimal64Array::from(vec![150]).with_precision_and_scale(18, 2);
-    assert_eq!(cells(&schema, &x(middle.expect("it fits"))), wanted);
+    assert_eq!(cells(&schema, &x(middle.expect("it fits"))), encoded);
     assert_eq!(
         cells(&schema, &x(Int32Array::from(vec![-7]))),
         Some(vec![b"\xa5-7.00".to_vec()])
@@ -251,24 +251,24 @@ fn lists() -> ListArray {
 #[test]
 fn lists_keep_their_elements_when_sliced() {
     let schema = of_nullable(Kind::List(Box::new(nullable("element", Kind::Int))));
-    let wanted = [vec![0x92, 1, 0xc0], vec![0xc0], vec![0x90], vec![0x92, 2, 3]];
-    assert_eq!(cells(&schema, &x(lists())).as_deref(), Some(&wanted[..]));
-    assert_eq!(cells(&schema, &x(lists().slice(1, 3))).as_deref(), Some(&wanted[1..]));
-    assert_eq!(cells(&schema, &x(lists()).slice(3, 1)).as_deref(), Some(&wanted[3..]));
+    let encoded = [vec![0x92, 1, 0xc0], vec![0xc0], vec![0x90], vec![0x92, 2, 3]];
+    assert_eq!(cells(&schema, &x(lists())).as_deref(), Some(&encoded[..]));
+    assert_eq!(cells(&schema, &x(lists().slice(1, 3))).as_deref(), Some(&encoded[1..]));
+    assert_eq!(cells(&schema, &x(lists()).slice(3, 1)).as_deref(), Some(&encoded[3..]));
     let strict = of_nullable(Kind::List(Box::new(column("element", Kind::Int))));
     assert_eq!(cells(&strict, &x(lists())), None);
     assert_eq!(
         cells(&strict, &x(lists().slice(1, 3))).as_deref(),
-        Some(&wanted[1..]),
+        Some(&encoded[1..]),
         "outside of the slice"
     );
     let pairs = FixedSizeListArray::from_iter_primitive::<Int32Type, _, _>(
         vec![Some(vec![Some(1), Some(2)]), None, Some(vec![Some(3), Some(4)])],
         2,
     );
-    let wanted = [vec![0x92, 1, 2], vec![0xc0], vec![0x92, 3, 4]];
-    assert_eq!(cells(&schema, &x(pairs.clone())).as_deref(), Some(&wanted[..]));
-    assert_eq!(cells(&schema, &x(pairs.slice(1, 2))).as_deref(), Some(&wanted[1..]));
+    let encoded = [vec![0x92, 1, 2], vec![0xc0], vec![0x92, 3, 4]];
+    assert_eq!(cells(&schema, &x(pairs.clone())).as_deref(), Some(&encoded[..]));
+    assert_eq!(cells(&schema, &x(pairs.slice(1, 2))).as_deref(), Some(&encoded[1..]));
 }
 
 #[test]

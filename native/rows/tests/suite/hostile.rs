@@ -1,4 +1,4 @@
-//! Payloads from strangers: whatever bytes come, they are rows or they are refused.
+//! Payloads from peers: any bytes are rows or are refused.
 
 use lmerge_rows::schema::{Column, Kind, Schema};
 
@@ -50,7 +50,7 @@ fn damaged_payloads_are_rows_or_refused() {
             taken += 1;
             assert!(
                 schema.payloads(&[rows], &[]).is_some(),
-                "what is taken can be said again"
+                "accepted rows can be encoded again"
             );
         }
     }

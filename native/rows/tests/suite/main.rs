@@ -1,5 +1,5 @@
-//! The tests of the crate by its public parts. That the bytes are Python's is tested in Python, with both at hand
-//! (tests/wire/test_arrow_native.py); here stand the rules one by one, and what comes from strangers.
+//! The tests of the crate through its public interface: the single rules, and hostile bytes. A test in Python compares
+//! the bytes with those of the Python codec (tests/wire/test_arrow_native.py).
 
 mod check;
 mod decimal;

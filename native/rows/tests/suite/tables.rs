@@ -1,4 +1,4 @@
-//! Words for the other modules: schemas and batches.
+//! Helpers for the other modules: schemas and batches.
 
 use std::sync::Arc;
 

@@ -1,0 +1,88 @@
+"""Connectors, targets, and the two streaming calls.
+
+A *connector* makes channels. Credentials are another connector, and so is the network of a simulation.
+
+The streaming calls carry batches as bytes: ``lmerge.wire.frames`` reads and writes them. Generated stubs would first
+parse every batch into protobuf's objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final, Protocol
+
+import grpc.aio
+
+from lmerge.addresses import check_address
+from lmerge.errors import UsageError
+from lmerge.wire.generated import lmerge_pb2 as pb
+
+CHANNEL_OPTIONS: Final = [
+    # A server that vanished silently is noticed within the sum of the first two, however idle the stream is.
+    # gRPC's defaults ping an idle connection twice and then once a minute, and wait a minute for each answer.
+    ("grpc.keepalive_time_ms", 10_000),  # the server ends clients that ping more often than every 5 s
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.ping_timeout_ms", 5_000),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.keepalive_permit_without_calls", 0),
+    ("grpc.max_receive_message_length", 64 * 2**20),
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 2_000),  # the time for one attempt: on a WAN several round trips
+    ("grpc.max_reconnect_backoff_ms", 250),
+]
+# More servers than any publisher or subscriber uses; a longer list is a mistake.
+TARGETS_MAX: Final = 16
+
+_SERVICE: Final = pb.DESCRIPTOR.services_by_name["Lmerge"].full_name
+
+
+class Connector(Protocol):
+    """Makes channels to servers."""
+
+    def channel(self, target: str) -> AbstractAsyncContextManager[Any]:
+        """Return a channel of ``grpc.aio``, or an object that behaves like one."""
+
+
+class InsecureConnector:
+    """Without encryption and without credentials."""
+
+    def channel(self, target: str) -> AbstractAsyncContextManager[Any]:
+        return grpc.aio.insecure_channel(target, options=CHANNEL_OPTIONS)
+
+
+INSECURE: Final = InsecureConnector()
+
+
+def connector_of(security: Connector | None) -> Connector:
+    """Return the connector that ``security=`` stands for; None: no security."""
+    return INSECURE if security is None else security
+
+
+def parse_targets(targets: str | Iterable[str]) -> tuple[str, ...]:
+    """Return the targets of ``"h1:p1,h2:p2"`` or of several strings, in order. Raises UsageError."""
+    parts = targets.split(",") if isinstance(targets, str) else list(targets)
+    parsed = tuple(part.strip() for part in parts)
+    if not parsed or not all(parsed):
+        raise UsageError(f"servers are given as HOST:PORT, several with commas between, not {targets!r:.80}")
+    if len(set(parsed)) < len(parsed):
+        raise UsageError(f"a server stands twice in {', '.join(parsed)}")
+    if len(parsed) > TARGETS_MAX:
+        raise UsageError(f"{len(parsed)} servers are more than the limit of {TARGETS_MAX}")
+    return tuple(check_address(target) for target in parsed)
+
+
+def publish(channel: Any) -> Any:
+    """Open a call of Publish: write bytes of PublishRequest, read PublishResponse."""
+    open_call = channel.stream_stream(
+        f"/{_SERVICE}/Publish", request_serializer=None, response_deserializer=pb.PublishResponse.FromString
+    )
+    return open_call()
+
+
+def subscribe(channel: Any, request: pb.SubscribeRequest) -> Any:
+    """Open a call of Subscribe: an iterator over bytes of SubscribeResponse."""
+    open_call = channel.unary_stream(
+        f"/{_SERVICE}/Subscribe", request_serializer=pb.SubscribeRequest.SerializeToString, response_deserializer=None
+    )
+    return open_call(request)

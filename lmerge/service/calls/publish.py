@@ -1,0 +1,293 @@
+"""The stream of one publisher: attach, batches up, acks and feedback down (PUBLISH in ``lmerge.proto``).
+
+A session has two tasks. The reader decodes batches and puts them into the merge's inbox; it stops reading while the
+inbox is full. The writer sends the latest ack, the latest fast-forward and the latest change of role. The hub ends the
+session when the input breaks a promise or is fenced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, NamedTuple, TypeVar
+
+from google.protobuf.message import DecodeError
+from grpc.aio import EOF
+
+from lmerge.core.batch import EMPTY, AnyBatch, Batch
+from lmerge.core.detaching import DetachCause
+from lmerge.core.elements import Stable
+from lmerge.core.inputs import INCARNATION_MAX, InputRole
+from lmerge.core.properties import parse_properties
+from lmerge.errors import InvalidBatch, LimitExceeded, LmergeError, Unavailable, Undecodable, UsageError
+from lmerge.service.call_context import CallContext
+from lmerge.service.merge.attachments import Accepted, AttachRequest
+from lmerge.service.merge.hub import Hub
+from lmerge.service.merge.registry import Registry
+from lmerge.service.merge.staged_parts import PartOwner, PartSizes
+from lmerge.service.security.guard import attaching
+from lmerge.service.settings import Settings
+from lmerge.wire.frames import Received
+from lmerge.wire.generated import lmerge_pb2 as pb
+from lmerge.wire.names import check_name
+from lmerge.wire.schema import Schema
+
+M = TypeVar("M")
+
+_ROLES: Final = {
+    pb.ROLE_UNSPECIFIED: InputRole.ACTIVE,
+    pb.ROLE_ACTIVE: InputRole.ACTIVE,
+    pb.ROLE_OBSERVE: InputRole.OBSERVE,
+}
+_ROLE_NUMBERS: Final = {InputRole.ACTIVE: pb.ROLE_ACTIVE, InputRole.OBSERVE: pb.ROLE_OBSERVE}
+
+
+class _Ack(NamedTuple):
+    sequence: int
+    stable_point: int
+    joined: bool
+
+
+class PublishSession:
+    """One call of Publish. ``run`` returns when the publisher has left, or raises the error that ended it."""
+
+    def __init__(self, context: CallContext, registry: Registry, settings: Settings) -> None:
+        self._context = context
+        self._registry = registry
+        self._settings = settings
+        self._batch_limits = settings.batch_limits
+        self._who = "a publisher"
+        self._owner = PartOwner("", "")
+        self._sequence = 0
+        self._ack: _Ack | None = None
+        self._fast_forward: int | None = None
+        self._role: InputRole | None = None
+        self._detached: pb.PublishResponse.Detached | None = None
+        self._ended: asyncio.Future[LmergeError] = asyncio.get_running_loop().create_future()
+        self._wake = asyncio.Event()
+        self._hurry = asyncio.Event()
+
+    # Called by the hub.
+
+    def acknowledge(self, sequence: int, stable_point: int, joined: bool) -> None:
+        self._ack = _Ack(sequence, stable_point, joined)
+        self._wake.set()
+
+    def fast_forward(self, until: int) -> None:
+        """V.D: send feedback: events that end before ``until`` are not needed any more."""
+        self._fast_forward = until
+        self._wake.set()
+
+    def change_role(self, role: InputRole) -> None:
+        """Ask the input to attach again in this role."""
+        self._role = role
+        self._wake.set()
+
+    def end(self, error: LmergeError, detached: pb.PublishResponse.Detached | None = None) -> None:
+        if not self._ended.done():
+            self._detached = detached
+            self._ended.set_result(error)
+
+    # Called by the server.
+
+    async def run(self) -> None:
+        """Serve the stream. Raises the LmergeError that ended it."""
+        attach = await self._read_attach()
+        request = self._request(attach)
+        attaching(attach.merge, attach.replica)
+        hub = self._registry.for_publisher(attach.merge)
+        try:
+            try:
+                accepted = await hub.inputs.attach(self, request)
+            finally:
+                self._registry.settle(hub)
+            await self._serve_accepted(hub, accepted)
+        finally:
+            hub.inputs.gone(self, DetachCause.CONNECTION_ENDED, "its connection ended")
+
+    async def _serve_accepted(self, hub: Hub, accepted: Accepted) -> None:
+        try:
+            await self._context.write(pb.PublishResponse(accepted=self._accepted(accepted)))
+            await self._serve(hub)
+        except LmergeError as error:
+            await hub.inputs.leave(self, DetachCause.REFUSED, f"refused: {error}")
+            await self._write_rest()
+            raise
+
+    async def _serve(self, hub: Hub) -> None:
+        reader = asyncio.create_task(self._read(hub))
+        writer = asyncio.create_task(self._write())
+        try:
+            await asyncio.wait((reader, writer, self._ended), return_when=asyncio.FIRST_COMPLETED)
+            if writer.done():
+                writer.result()  # raises: the stream is broken
+            if not self._ended.done() and reader.done():
+                reader.result()
+                await hub.inputs.leave(self, DetachCause.LEFT, "left")
+        finally:
+            reader.cancel()
+            self._hurry.set()
+            writer.cancel()
+            await asyncio.gather(reader, writer, return_exceptions=True)
+        if self._ended.done():
+            raise self._ended.result()
+        await self._write_rest()
+
+    async def _read_attach(self) -> pb.Attach:
+        try:
+            data = await asyncio.wait_for(self._context.read(), self._settings.attach_timeout_s)
+        except asyncio.TimeoutError:
+            raise UsageError(f"no attach came within {self._settings.attach_timeout_s} s") from None
+        if data is EOF:
+            raise UsageError("the stream ended before an attach came")
+        request = self._parsed(data, pb.PublishRequest.FromString)
+        if request.WhichOneof("message") != "attach":
+            raise UsageError("the first message must be an attach")
+        return request.attach
+
+    def _request(self, attach: pb.Attach) -> AttachRequest:
+        for what, name in (("merge", attach.merge), ("replica", attach.replica)):
+            check_name(what, name)
+        self._owner = PartOwner(attach.merge, attach.replica)
+        self._who = str(self._owner)
+        if attach.role not in _ROLES:
+            raise UsageError(f"{self._who} cannot attach: unknown role {attach.role}")
+        if attach.incarnation > INCARNATION_MAX:
+            raise UsageError(f"{self._who} cannot attach: incarnation {attach.incarnation} is above {INCARNATION_MAX}")
+        return AttachRequest(
+            name=attach.replica,
+            incarnation=attach.incarnation or None,
+            properties=parse_properties(attach.properties),
+            join_at=attach.join_at if attach.HasField("join_at") else None,
+            role=_ROLES[attach.role],
+            schema=self._schema(attach.schema) if attach.HasField("schema") else None,
+        )
+
+    def _schema(self, declared: pb.Schema) -> pb.Schema:
+        """Check the declared schema; return it unchanged, as subscribers and the store get it."""
+        try:
+            Schema.from_message(declared)
+        except UsageError as problem:
+            raise UsageError(f"{self._who} cannot attach: the schema that it declares is invalid: {problem}") from None
+        return declared
+
+    def _accepted(self, accepted: Accepted) -> pb.PublishResponse.Accepted:
+        return pb.PublishResponse.Accepted(**accepted._asdict(), limits=self._settings.limits_message())
+
+    async def _read(self, hub: Hub) -> None:
+        """Read messages until the publisher leaves or half-closes."""
+        read = hub.frames.read_publish
+        while True:
+            data = await self._context.read()
+            if data is EOF:
+                return
+            request = self._parsed(data, read)
+            if not isinstance(request, pb.PublishRequest):
+                await self._take(hub, request, len(data))
+                continue
+            kind = request.WhichOneof("message")
+            if kind == "leave":
+                hub.inputs.leaving(self)
+                return
+            if kind == "skip":
+                await hub.inputs.skip(self, request.skip.until)
+            if kind == "commit":
+                await self._commit(hub, request.commit)
+            if kind == "attach":
+                raise UsageError(f"{self._who}: a second attach came; a stream attaches once")
+
+    async def _take(self, hub: Hub, received: Received, wire_bytes: int) -> None:
+        self._must_be_due("batch", received.sequence)
+        try:
+            batch = received.decode(self._batch_limits)
+        except UsageError as error:
+            raise type(error)(f"{self._who}, batch {received.sequence}: {error}") from None
+        self._sequence += 1
+        await hub.put(self, self._sequence, batch, wire_bytes)
+
+    async def _commit(self, hub: Hub, commit: pb.PublishRequest.Commit) -> None:
+        """Queue the staged parts of a commit, and the stable behind them, as one batch."""
+        self._must_be_due("commit", commit.sequence)
+        listed = [(part.partition, part.attempt) for part in commit.parts]
+        if len(set(listed)) < len(listed):
+            raise InvalidBatch(f"{self._who}, commit {commit.sequence}: a part of it is listed twice")
+        self._sequence += 1
+        attached = hub.inputs.get(self._owner.replica)
+        if attached is None or attached.session is not self:
+            return  # it was fenced, or detached, and its stream is about to end: it may not take the parts
+        declared = PartSizes(
+            commit.elements if commit.HasField("elements") else None,
+            commit.payload_bytes if commit.HasField("payload_bytes") else None,
+        )
+        staging = self._registry.staging
+        try:
+            parts = staging.take(
+                self._owner, commit.query, commit.batch, listed, declared, asyncio.get_running_loop().time()
+            )
+        except Unavailable:
+            hub.state.missed_commits += 1
+            raise
+        hub.state.staged_commits += 1
+        batches: list[tuple[AnyBatch, int]] = [batch for part in parts for batch in part.batches]
+        if commit.HasField("stable"):
+            batches.append((Batch.of([Stable(commit.stable)]), 0))
+        try:
+            await self._put_all(hub, batches or [(EMPTY, 0)])
+        finally:
+            staging.give_back(self._owner, parts)
+
+    async def _put_all(self, hub: Hub, batches: list[tuple[AnyBatch, int]]) -> None:
+        """Queue batches, each with its bytes on the wire, as one batch."""
+        base = 0
+        for at, (batch, wire_bytes) in enumerate(batches, 1):
+            await hub.put(self, self._sequence, batch, wire_bytes, base=base, is_last=at == len(batches))
+            base += batch.count
+
+    def _must_be_due(self, what: str, sequence: int) -> None:
+        expected = self._sequence + 1
+        if sequence != expected:
+            raise InvalidBatch(f"{self._who}: {what} {sequence} came where batch {expected} was due")
+
+    def _parsed(self, data: bytes, parse: Callable[[bytes], M]) -> M:
+        if len(data) > self._settings.message_bytes:
+            raise LimitExceeded(
+                f"{self._who}: a message of {len(data)} bytes is above the limit of {self._settings.message_bytes}"
+            )
+        try:
+            return parse(data)
+        except DecodeError:
+            raise Undecodable(f"{self._who}: a message of {len(data)} bytes is not a PublishRequest") from None
+
+    async def _write(self) -> None:
+        """Send the latest updates, at most once per interval."""
+        interval = self._settings.ack_interval_s
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            await self._write_updates()
+            timer = loop.call_later(interval, self._hurry.set)
+            await self._hurry.wait()
+            timer.cancel()
+            self._hurry.clear()
+
+    async def _write_ack(self) -> None:
+        ack, self._ack = self._ack, None
+        if ack is not None:
+            await self._context.write(pb.PublishResponse(ack=pb.PublishResponse.Ack(**ack._asdict())))
+
+    async def _write_rest(self) -> None:
+        """Send the last ack and, after a violation, the message that describes it."""
+        await self._write_ack()
+        if self._detached is not None:
+            await self._context.write(pb.PublishResponse(detached=self._detached))
+
+    async def _write_updates(self) -> None:
+        await self._write_ack()
+        until, self._fast_forward = self._fast_forward, None
+        if until is not None:
+            await self._context.write(pb.PublishResponse(fast_forward=pb.PublishResponse.FastForward(until=until)))
+        role, self._role = self._role, None
+        if role is not None:
+            changed = pb.PublishResponse.ChangeRole(role=_ROLE_NUMBERS[role])
+            await self._context.write(pb.PublishResponse(change_role=changed))

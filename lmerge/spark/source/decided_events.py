@@ -1,0 +1,275 @@
+"""Computes the events on which a stream has decided, in columns: no Python object per element. Needs pyarrow.
+
+An element adds to the number of events with some (Vs, payload, Ve), or takes from it: an insert adds one, an adjust
+takes one at Vold and adds one at Ve. So the TDB of a stream is a sum, in which the order of its elements does not
+matter, and Arrow can build it.
+
+At a stable point T a part of that sum is *decided*: it is the same in every legal stream of one TDB (III.C), at any
+server and under any policy, whatever other elements the stream has had so far:
+
+* An event with Ve < T is fully frozen: it exists, with this end.
+* An event with Vs < T <= Ve is half frozen: it exists, and it ends at T or later. It cannot be removed, as that would
+  be an adjust to Vs, and no other event with such a Vs can be inserted. Its end can change, and two streams can have
+  different ends for it.
+
+Nothing else is decided. So rows that must be the same everywhere may depend on nothing else: see ``envelope_rows``.
+
+Elements that are not decided wait in *runs* sorted by Ve, so that the cost of settling depends only on the number of
+settled events. Runs of similar size are merged: a row is sorted again a logarithmic number of times.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lmerge.client.subscribe.reader import last_stable
+from lmerge.core.batch import AnyBatch
+from lmerge.core.elements import ADJUST, INF, NEG_INF, STABLE
+from lmerge.core.engines import selection
+from lmerge.errors import InvalidBatch
+from lmerge.wire.codec import payload_sizes
+from lmerge.wire.engine_frames import frames_of
+from lmerge.wire.generated import lmerge_pb2 as pb
+
+EVENTS: Final = pa.schema([("vs", pa.int64()), ("ve", pa.int64()), ("payload", pa.binary())])
+_CHANGES: Final = EVENTS.append(pa.field("change", pa.int64()))
+# Elements, and bytes, that are collected for one pass over them: a pass over a small batch costs more than its content.
+_UNREAD_MAX: Final = 131_072
+_UNREAD_BYTES_MAX: Final = 32 * 2**20
+# The largest size of a run: Arrow's offsets end at 2 GiB.
+_RUN_BYTES_MAX: Final = 512 * 2**20
+
+
+class _Run(NamedTuple):
+    """Changes in order of Ve. ``takes``: some of them are not +1."""
+
+    table: Any
+    takes: bool
+
+
+class DecidedEvents:
+    """The events of one stream. ``stable_point``: its last stable; ``decided_to``: the last time given to ``settle``.
+
+    ``since``: events that end before it are not kept.
+    """
+
+    def __init__(self, since: int) -> None:
+        self.since = since
+        self.decided_to = since
+        self.stable_point = NEG_INF
+        self._decided: list[Any] = []  # tables, one after the other in Ve
+        self._runs: list[_Run] = []
+        self._unread: list[AnyBatch] = []
+        self._unread_count = 0
+        self._unread_bytes = 0
+
+    def __len__(self) -> int:
+        """Return the number of decided events that are kept."""
+        return sum(int(table.num_rows) for table in self._decided)
+
+    @property
+    def bytes(self) -> int:
+        """The approximate size of all that is kept."""
+        tables = [*self._decided, *(run.table for run in self._runs)]
+        return self._unread_bytes + sum(int(table.nbytes) for table in tables)
+
+    def add(self, batch: AnyBatch) -> None:
+        """Add the next batch of the stream."""
+        if batch.count == 0:
+            return
+        self.stable_point = max(self.stable_point, last_stable(batch))
+        self._unread.append(batch)
+        self._unread_count += batch.count
+        self._unread_bytes += payload_sizes(batch)[0] + 24 * batch.count
+        if self._unread_count >= _UNREAD_MAX or self._unread_bytes >= _UNREAD_BYTES_MAX:
+            self._read()
+
+    def settle(self, t: int) -> None:
+        """Decide on the events that end before ``t``, at +inf on all. ``t`` is no later than the stable point.
+
+        Raises InvalidBatch if the stream takes back an event that it never inserted.
+        """
+        assert t <= self.stable_point, "settled beyond the stable point"
+        if t <= self.decided_to:
+            return
+        self._read()
+        parts, takes, runs = [], False, []
+        for run in self._runs:
+            cut = _ends_before(run.table, t)
+            if cut:
+                parts.append(run.table.slice(0, cut))
+                takes = takes or run.takes
+            if cut < run.table.num_rows:
+                runs.append(_Run(run.table.slice(cut), run.takes))
+        table = _events(parts, takes).sort_by([("ve", "ascending"), ("vs", "ascending"), ("payload", "ascending")])
+        table = table.slice(_first_from(table, self.decided_to))  # a server may begin earlier than requested
+        self._runs = runs
+        self.decided_to = t
+        if table.num_rows:
+            self._decided.append(table)
+
+    def between(self, low: int, high: int) -> Any:
+        """Return decided events with low <= Ve < high (+inf: to the last), ordered by (Ve, Vs, payload)."""
+        assert self.since <= low <= high <= self.decided_to, "the range is not decided, or was forgotten"
+        parts = []
+        for table in self._decided:
+            first, last = _first_from(table, low), _ends_before(table, high)
+            if first < last:
+                parts.append(table.slice(first, last - first))
+        return _joined(parts, EVENTS)
+
+    def going_on(self, t: int, low: int, high: int, like: Any = None) -> Any:
+        """Return events with Ve >= t and low <= Vs < high, in no order, with their present ends; none at +inf.
+
+        These are all such events if ``high`` is no later than the stable point. ``like``: return only those whose Vs
+        and whose payload occur in this table.
+        """
+        if t == INF:
+            return EVENTS.empty_table()
+        self._read()
+        decided = [table.slice(_first_from(table, t)) for table in self._decided]
+        changes = [run.table.slice(_first_from(run.table, t)) for run in self._runs]
+        takes = any(run.takes for run in self._runs)
+        chosen = [_started(table, low, high, like) for table in decided]
+        return _joined([*chosen, _events([_started(table, low, high, like) for table in changes], takes)], EVENTS)
+
+    def forget(self, before: int) -> None:
+        """Drop the events that end before ``before``. They must not be requested any more."""
+        if before > self.since:
+            kept = [table.slice(_ends_before(table, before)) for table in self._decided]
+            self._decided = [table for table in kept if table.num_rows]
+            self.since = before
+
+    def _read(self) -> None:
+        """Make a run of the batches that were added."""
+        if not self._unread:
+            return
+        batches, self._unread, self._unread_count, self._unread_bytes = self._unread, [], 0, 0
+        run = _run_of(batches)
+        while self._runs and _are_alike(self._runs[-1], run):
+            before = self._runs.pop()
+            table = pa.concat_tables([before.table, run.table])
+            run = _run(_summed(table), None) if before.takes or run.takes else _run(table, False)
+        if run.table.num_rows:
+            self._runs.append(run)
+
+
+def _run_of(batches: Sequence[AnyBatch]) -> _Run:
+    """Return the changes that these elements make."""
+    data = frames_of(selection.best()).encode_subscribe(batches)
+    message = pb.SubscribeResponse.FromString(data).batch
+    kinds = message.kinds
+    if kinds.count(STABLE) == len(kinds):
+        return _Run(_CHANGES.empty_table(), False)
+    vs, ve = _times(message.vs), _times(message.ve)
+    offsets = pa.py_buffer(b"\0\0\0\0" + _native(message.payload_ends, "I"))
+    payload = pa.Array.from_buffers(pa.binary(), len(kinds), [None, offsets, pa.py_buffer(message.payloads)])
+    kind = pa.Array.from_buffers(pa.uint8(), len(kinds), [None, pa.py_buffer(kinds)])
+    is_there = pc.greater(ve, vs)
+    if STABLE in kinds:
+        is_there = pc.and_(is_there, pc.not_equal(kind, STABLE))
+    added = _changes(vs, ve, payload, 1).filter(is_there)
+    if ADJUST not in kinds:
+        return _run(added, False)
+    vold = _times(message.vold)
+    was_there = pc.and_(pc.equal(kind, ADJUST), pc.greater(vold, vs))
+    return _run(pa.concat_tables([added, _changes(vs, vold, payload, -1).filter(was_there)]), True)
+
+
+def _changes(vs: Any, ve: Any, payload: Any, change: int) -> Any:
+    return pa.table([vs, ve, payload, pa.repeat(pa.scalar(change, pa.int64()), len(vs))], schema=_CHANGES)
+
+
+def _run(table: Any, takes: bool | None) -> _Run:
+    """Return a run of these changes. ``takes`` None: find out."""
+    if takes is None:
+        takes = bool(pc.any(pc.not_equal(table.column("change"), 1)).as_py())
+    return _Run(table.sort_by("ve"), takes)
+
+
+def _are_alike(before: _Run, run: _Run) -> bool:
+    """Whether two runs should be merged."""
+    rows, others = before.table.num_rows, run.table.num_rows
+    return bool(rows <= 2 * others and before.table.nbytes + run.table.nbytes <= _RUN_BYTES_MAX)
+
+
+def _summed(table: Any) -> Any:
+    """Return changes with one row for each remaining (Vs, payload, Ve)."""
+    sums = table.group_by(["vs", "ve", "payload"], use_threads=False).aggregate([("change", "sum")])
+    sums = sums.select(["vs", "ve", "payload", "change_sum"]).rename_columns(_CHANGES.names)
+    return sums.filter(pc.not_equal(sums.column("change"), 0))
+
+
+def _events(parts: Sequence[Any], takes: bool) -> Any:
+    """Return the events that changes leave, each as often as it exists, in no order."""
+    table = _joined(parts, _CHANGES)
+    if not takes or not table.num_rows:
+        return table.select(EVENTS.names)
+    table = _summed(table)
+    counts = table.column("change")
+    bounds = pc.min_max(counts).as_py()
+    if table.num_rows and bounds["min"] < 0:
+        raise InvalidBatch("the stream takes back an event that it never inserted; no server sends such a stream")
+    events = table.select(EVENTS.names)
+    if not table.num_rows or bounds["max"] == 1:
+        return events
+    return pa.concat_tables([events.filter(pc.greater_equal(counts, n)) for n in range(1, bounds["max"] + 1)])
+
+
+def _started(table: Any, low: int, high: int, like: Any) -> Any:
+    vs = table.column("vs")
+    mask = pc.less(vs, high)
+    if low > NEG_INF:
+        mask = pc.and_(mask, pc.greater_equal(vs, low))
+    table = table.filter(mask)
+    for name in ("vs", "payload") if like is not None else ():
+        table = table.filter(pc.is_in(table.column(name), value_set=like.column(name).combine_chunks()))
+    return table
+
+
+def _joined(parts: Sequence[Any], schema: Any) -> Any:
+    return pa.concat_tables(parts) if parts else schema.empty_table()
+
+
+class _Ends:
+    """The column Ve as a sequence for bisect."""
+
+    def __init__(self, table: Any) -> None:
+        self._column = table.column("ve")
+
+    def __len__(self) -> int:
+        return len(self._column)
+
+    def __getitem__(self, at: int) -> int:
+        return int(self._column[at].as_py())
+
+
+def _first_from(table: Any, t: int) -> int:
+    """Return the first row with Ve >= t of a table in order of Ve."""
+    return 0 if t == NEG_INF else bisect_left(_Ends(table), t)
+
+
+def _ends_before(table: Any, t: int) -> int:
+    """Return how many rows have Ve < t. At +inf return all, as nothing can follow."""
+    return int(table.num_rows) if t == INF else bisect_left(_Ends(table), t)
+
+
+def _times(data: bytes) -> Any:
+    data = _native(data, "q")
+    return pa.Array.from_buffers(pa.int64(), len(data) // 8, [None, pa.py_buffer(data)])
+
+
+def _native(data: bytes, typecode: str) -> bytes:
+    """Return a column of the wire, which is little-endian, in this machine's byte order."""
+    if sys.byteorder == "little":
+        return data
+    column = array(typecode, data)
+    column.byteswap()
+    return column.tobytes()
