@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from lmerge.spark.plan.bounds import interval_us
-from lmerge.spark.plan.tree import Expr, Node
+from lmerge.spark.plan.tree import ROWS_KEPT, WATERMARKS, Expr, Node
 
 
 class KeyPart(NamedTuple):
@@ -35,26 +35,7 @@ class Key(NamedTuple):
 
 
 # Operators that only drop or move rows, so that no row is doubled.
-_KEEPING: Final = frozenset(
-    {
-        "Filter",
-        "SubqueryAlias",
-        "View",
-        "ResolvedHint",
-        "Repartition",
-        "RepartitionByExpression",
-        "RebalancePartitions",
-        "Sort",
-        "LocalLimit",
-        "GlobalLimit",
-        "Limit",
-        "Offset",
-        "Sample",
-        "CollectMetrics",
-        "EventTimeWatermark",
-        "UpdateEventTimeWatermarkColumn",
-    }
-)
+_KEEPING: Final = ROWS_KEPT | WATERMARKS
 # Operators that keep each row in its partition.
 _STAYING: Final = frozenset(
     {

@@ -45,28 +45,10 @@ from lmerge.spark.plan.bounds import (
     weakest,
     window_us,
 )
-from lmerge.spark.plan.tree import Expr, Node, PlanColumn
+from lmerge.spark.plan.tree import ROWS_KEPT, Expr, Node, PlanColumn
 
-# Operators that output their rows unchanged, or fewer of them, in any order.
-PASSING: Final = frozenset(
-    {
-        "Filter",
-        "SubqueryAlias",
-        "View",
-        "ResolvedHint",
-        "Repartition",
-        "RepartitionByExpression",
-        "RebalancePartitions",
-        "Sort",
-        "LocalLimit",
-        "GlobalLimit",
-        "Limit",
-        "Offset",
-        "Sample",
-        "CollectMetrics",
-        "Generate",
-    }
-)
+# Operators that output their rows with the times unchanged, or fewer rows, in any order.
+PASSING: Final = ROWS_KEPT | {"Generate"}
 STATEFUL_PROGRAMS: Final = frozenset(
     {
         "TransformWithState",

@@ -27,7 +27,7 @@ from lmerge.spark.plan.lint_rules import (
     rule_for,
     what_remains,
 )
-from lmerge.spark.plan.tree import Expr, Node, read_plan
+from lmerge.spark.plan.tree import WATERMARKS, Expr, Node, read_plan
 
 # Expressions are cut to this length in messages.
 SQL_CHARACTERS_MAX: Final = 160
@@ -132,7 +132,7 @@ class _Walk:
         own = _NONE.union(*(_taints(e, below, _place(node, e)) for e in node.all_exprs()))
         if node.kind in _DECIDING:
             self._use(own, _DECIDING[node.kind])
-        elif node.kind not in PASSING | {"EventTimeWatermark", "UpdateEventTimeWatermarkColumn"} and node.children:
+        elif node.kind not in PASSING | WATERMARKS and node.children:
             self._use(own.union(*below.values()), f"and goes into {node.kind}")
             return {}
         passed = {column.expr_id: below[column.expr_id] for column in node.output if column.expr_id in below}

@@ -25,6 +25,27 @@ SESSION_KEY: Final = "spark.sessionWindow"
 FILE_KEY: Final = "__file_source_metadata_col"
 ZONE: Final = "spark.sql.session.timeZone"
 
+# Operators whose output rows are input rows, each at most once, in any order.
+ROWS_KEPT: Final = frozenset(
+    {
+        "Filter",
+        "SubqueryAlias",
+        "View",
+        "ResolvedHint",
+        "Repartition",
+        "RepartitionByExpression",
+        "RebalancePartitions",
+        "Sort",
+        "LocalLimit",
+        "GlobalLimit",
+        "Limit",
+        "Offset",
+        "Sample",
+        "CollectMetrics",
+    }
+)
+WATERMARKS: Final = frozenset({"EventTimeWatermark", "UpdateEventTimeWatermarkColumn"})
+
 # The most expression nodes that are read of one plan. Each needs a call into the JVM, a fraction of a millisecond. A
 # plan with more was made by a program, not a person.
 EXPRESSIONS_MAX: Final = 50_000
