@@ -64,6 +64,7 @@ def _must_be_green(defects: list[Defect]) -> None:
         tests = sorted({defect.test for defect in defects if _is_of_the_python_core(defect) is not with_native})
         if not tests:
             continue
+        print(f"==> {len(tests)} tests, which must pass without a defect", flush=True)
         with copied(with_native=with_native) as copy:
             result = _pytest(copy, tests, TEST_S_MAX * len(tests))
         if result.returncode:
