@@ -11,6 +11,7 @@ COPY pyproject.toml setup.py README.md LICENSE ./
 COPY native native
 COPY lmerge lmerge
 COPY lmerge_replicas lmerge_replicas
+COPY lmerge_controller lmerge_controller
 RUN python -m venv /opt/lmerge && /opt/lmerge/bin/pip install --no-cache-dir .
 
 FROM python:3.12-slim-bookworm

@@ -118,9 +118,9 @@ def commands() -> Iterator[tuple[str, Any]]:
     """Name and function of each command; a group comes before its commands, as an application."""
     from typer import Typer
 
-    from lmerge.cli import main
+    from lmerge.cli import command_table
 
-    for name, (module, function, *_) in main.COMMANDS.items():
+    for name, (module, function, *_) in command_table.commands().items():
         command = getattr(import_module(module), function)
         yield name, command
         for own in command.registered_commands if isinstance(command, Typer) else ():

@@ -15,7 +15,7 @@ import docs_pages
 import pytest
 
 import lmerge.errors
-from lmerge.cli.main import COMMANDS
+from lmerge.cli.command_table import commands
 from lmerge.service.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -38,7 +38,7 @@ def test_every_page_is_in_the_navigation_once(pages: dict[str, str]) -> None:
 
 def test_every_command_has_its_section(pages: dict[str, str]) -> None:
     sections = re.findall(r"^## lmerge ([\w -]+)$", pages["reference/commands.md"], re.MULTILINE)
-    assert [name for name in sections if " " not in name] == list(COMMANDS)
+    assert [name for name in sections if " " not in name] == list(commands())
     assert "token make" in sections
     assert "`--lead-max`" in pages["reference/commands.md"]
 

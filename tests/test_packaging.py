@@ -15,6 +15,7 @@ import pytest
 from lmerge.core.engines.selection import native_problem
 
 ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("lmerge", "lmerge_replicas", "lmerge_controller")
 
 
 def printed(program: str) -> str:
@@ -152,7 +153,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 def test_the_wheel_holds_everything_that_runs(wheel: list[str]) -> None:
-    paths = [path for folder in ("lmerge", "lmerge_replicas") for path in (ROOT / folder).rglob("*.py")]
+    paths = [path for folder in PACKAGES for path in (ROOT / folder).rglob("*.py")]
     modules = {str(path.relative_to(ROOT)) for path in paths}
     assert len(modules) > 60
     assert modules <= set(wheel)
@@ -164,4 +165,4 @@ def test_the_wheel_holds_the_licence(wheel: list[str]) -> None:
 
 
 def test_the_wheel_holds_nothing_else(wheel: list[str]) -> None:
-    assert {name.partition("/")[0].partition("-")[0] for name in wheel} == {"lmerge", "lmerge_replicas"}
+    assert {name.partition("/")[0].partition("-")[0] for name in wheel} == {*PACKAGES}

@@ -1,5 +1,7 @@
 """``lmerge``: the command line. A command's module is loaded when it runs, so that ``replay`` does not load gRPC.
 
+Which commands there are: ``command_table``.
+
 Exit codes: 0 done, or the reader of the output has gone; 1 it could not be done now (server gone, port taken, disk
 full, check failed); 2 a usage error or malformed input; 130 interrupted.
 """
@@ -17,58 +19,25 @@ import typer
 from typer.core import TyperGroup
 
 from lmerge import __version__, terminal
+from lmerge.cli.command_table import commands, find
 from lmerge.errors import LmergeError, UsageError
 
 UNAVAILABLE: Final = 1
 USAGE: Final = 2
 INTERRUPTED: Final = 130
 
-# Panel of the help -> name -> (module, function), in the order of the help.
-PANELS: Final = {
-    "serve": {
-        "serve": ("lmerge.cli.serve", "serve"),
-        "relay": ("lmerge.cli.relay", "relay"),
-        "replica": ("lmerge.cli.replica", "app"),
-        "demo": ("lmerge.cli.demo", "demo"),
-    },
-    "data": {
-        "publish": ("lmerge.cli.publish", "publish"),
-        "subscribe": ("lmerge.cli.subscribe", "subscribe"),
-        "tail": ("lmerge.cli.subscribe", "subscribe"),
-        "query": ("lmerge.cli.query", "query"),
-        "sink": ("lmerge.cli.sink", "app"),
-        "checkpoint": ("lmerge.cli.checkpoint", "checkpoint"),
-        "jumpstart": ("lmerge.cli.jumpstart", "jumpstart"),
-    },
-    "operate": {
-        "status": ("lmerge.cli.status", "status"),
-        "top": ("lmerge.cli.top", "top"),
-        "certify": ("lmerge.cli.certify", "certify"),
-        "cutover": ("lmerge.cli.cutover", "cutover"),
-        "detach": ("lmerge.cli.detach", "detach"),
-        "release": ("lmerge.cli.detach", "release"),
-        "reset": ("lmerge.cli.reset", "reset"),
-        "token": ("lmerge.cli.token", "app"),
-    },
-    "develop": {
-        "replay": ("lmerge.cli.replay", "replay"),
-        "tdb": ("lmerge.cli.tdb", "tdb"),
-        "info": ("lmerge.cli.info", "info"),
-    },
-}
-COMMANDS: Final = {name: found for commands in PANELS.values() for name, found in commands.items()}
-
 
 class LazyGroup(TyperGroup):
     """Loads a command's module when the command is needed."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return list(COMMANDS)
+        return list(commands())
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name not in COMMANDS:
+        found = find(cmd_name)
+        if found is None:
             return None
-        module, function = COMMANDS[cmd_name]
+        panel, module, function = found
         command = getattr(import_module(module), function)
         if isinstance(command, typer.Typer):
             loaded: Any = typer.main.get_group(command)  # get_command would add options for shell completion
@@ -77,7 +46,7 @@ class LazyGroup(TyperGroup):
             single.command(name=cmd_name)(_interruptible(command))
             loaded = typer.main.get_command(single)
         loaded.name = cmd_name  # a group of its own has none, and the help would show an empty name
-        loaded.rich_help_panel = next(panel for panel, commands in PANELS.items() if cmd_name in commands)
+        loaded.rich_help_panel = panel
         return loaded
 
 

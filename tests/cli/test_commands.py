@@ -16,7 +16,8 @@ import typer
 from cli_world import LMERGE, READY_S_MAX, STREAM, Served, run
 from typer.testing import CliRunner
 
-from lmerge.cli.main import COMMANDS, PANELS, app
+from lmerge.cli.command_table import commands, panels
+from lmerge.cli.main import app
 from lmerge.cli.publish import BATCH_ROWS_MAX
 from lmerge.client import list_merges
 
@@ -43,7 +44,7 @@ def test_every_command_has_help(command: str) -> None:
 def every_command() -> Iterator[tuple[str, ...]]:
     """All that ``--help`` can follow: commands, groups and their commands."""
     yield ()
-    for name, (module, function) in COMMANDS.items():
+    for name, (module, function) in commands().items():
         yield (name,)
         command = getattr(import_module(module), function)
         if isinstance(command, typer.Typer):
@@ -63,16 +64,30 @@ def test_help_cuts_nothing_at_80_columns(command: tuple[str, ...]) -> None:
     assert options <= set(re.findall(r"--[a-z][a-z0-9-]+", narrow))
 
 
+def test_a_package_adds_a_command_by_an_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "wave.py").write_text('def wave() -> None:\n    """Wave once."""\n    print("waved")\n')
+    metadata = tmp_path / "wave-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: wave\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[lmerge.commands]\nwave = wave:wave\nserve = wave:wave\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert panels()["operate"]["wave"] == ("wave", "wave")
+    assert commands()["serve"] == ("lmerge.cli.serve", "serve")  # a package cannot replace a command of lmerge
+    assert "Wave once." in CliRunner().invoke(app, ["--help"]).output
+    assert CliRunner().invoke(app, ["wave"]).output == "waved\n"
+    assert CliRunner().invoke(app, ["serve", "--help"]).output.count("waved") == 0
+
+
 def test_the_help_shows_each_command_with_a_summary_in_its_panel() -> None:
     shown: dict[str, dict[str, str]] = {}
     panel = ""
     for line in CliRunner().invoke(app, ["--help"], env={"COLUMNS": "300"}).output.splitlines():
         if title := re.match(r"╭─ (\w+) ─", line):
             panel = title[1]
-        elif (row := re.match(r"│ (\S+) +(\S.*?) *│$", line)) and panel in PANELS:
+        elif (row := re.match(r"│ (\S+) +(\S.*?) *│$", line)) and panel in panels():
             shown.setdefault(panel, {})[row[1]] = row[2]
-    assert {name: list(rows) for name, rows in shown.items()} == {name: list(found) for name, found in PANELS.items()}
-    assert [*PANELS] == ["serve", "data", "operate", "develop"]
+    assert {name: list(rows) for name, rows in shown.items()} == {name: list(found) for name, found in panels().items()}
+    assert [*panels()] == ["serve", "data", "operate", "develop"]
     assert shown["data"]["sink"] == "Write the merged stream to files or to a table, exactly once."
 
 
