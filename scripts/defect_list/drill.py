@@ -1,0 +1,87 @@
+"""Defects of the drill: its judge, its verdict, and what it refuses and undoes."""
+
+from seeded import Defect
+
+JUDGING = "lmerge_controller/drill/judging"
+JUDGE = "tests/controller/drill/test_judge.py"
+VERDICT = "tests/controller/drill/test_verdict.py"
+
+DEFECTS = (
+    Defect(
+        "the drill's judge: a lost event is not counted",
+        f"{JUDGING}/judge.py",
+        "            elif ve < self.stable_point:\n",
+        "            elif ve < self.stable_point and not self._flaws:\n",
+        f"{JUDGE}::test_flaws_are_bounded_and_counts_are_not",
+    ),
+    Defect(
+        "the drill's judge: a loss is called unfinished",
+        f"{JUDGING}/judge.py",
+        "            elif ve < self.stable_point:\n",
+        "            elif vs > self.stable_point:\n",
+        f"{JUDGE}::test_a_planted_loss_is_found",
+    ),
+    Defect(
+        "the drill's judge: a table of events without copies",
+        f"{JUDGING}/judge.py",
+        "            self._ends.setdefault((vs, payload), []).append(ve)",
+        "            self._ends[vs, payload] = [ve]",
+        f"{JUDGE}::test_a_planted_duplicate_is_found",
+    ),
+    Defect(
+        "the drill's judge: a frozen event may change",
+        f"{JUDGING}/judge.py",
+        "        if vold < self.stable_point:\n",
+        "        if vold < vs:\n",
+        f"{JUDGE}::test_a_change_of_a_frozen_event_is_a_contradiction",
+    ),
+    Defect(
+        "the drill's judge: <= for < where an event is frozen",
+        f"{JUDGING}/judge.py",
+        "        if vold < self.stable_point:\n",
+        "        if vold <= self.stable_point:\n",
+        f"{JUDGE}::test_the_boundary_of_the_frozen_is_that_of_the_paper",
+    ),
+    Defect(
+        "the drill's judge: an insert below the stable point is taken",
+        f"{JUDGING}/judge.py",
+        '        if vs < self.stable_point:\n            return f"it starts before',
+        '        if ve < self.stable_point:\n            return f"it starts before',
+        f"{JUDGE}::test_the_boundary_of_the_frozen_is_that_of_the_paper",
+    ),
+    Defect(
+        "the drill's judge: the stable point may go back",
+        f"{JUDGING}/judge.py",
+        '                return f"the stable point goes back from {self.stable_point}"\n',
+        '                return ""\n',
+        f"{JUDGE}::test_a_stable_point_that_goes_back_is_a_contradiction",
+    ),
+    Defect(
+        "the drill's judge: events that the truth does not have are ignored",
+        f"{JUDGING}/judge.py",
+        "        for (vs, payload), copies in ends.items():\n",
+        "        for (vs, payload), copies in ():\n",
+        f"{JUDGE}::test_an_event_that_the_truth_does_not_have_is_found",
+    ),
+    Defect(
+        "the drill's verdict: an output that never goes on has no pause",
+        f"{JUDGING}/pauses.py",
+        "(after or [max(ended_s, since_s)])",
+        "after",
+        f"{VERDICT}::test_an_output_that_never_goes_on_pauses_to_the_end",
+    ),
+    Defect(
+        "the drill's verdict: a fault that did not take place passes",
+        f"{JUDGING}/verdict.py",
+        '    return problems if faults else ["no fault took place"]',
+        "    return []",
+        f"{VERDICT}::test_a_fault_that_did_not_take_place_is_no_success",
+    ),
+    Defect(
+        "the drill's verdict: a redundancy that never comes back passes",
+        f"{JUDGING}/verdict.py",
+        "        if limits.recovery_s is None or window.fault.problem:",
+        "        if limits.recovery_s is None or window.recovery_s is None:",
+        f"{VERDICT}::test_a_redundancy_that_comes_late_or_never_is_named",
+    ),
+)
