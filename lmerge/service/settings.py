@@ -231,6 +231,8 @@ class Settings:
     keepalive_timeout_s: float = 5.0
     # Ended inputs that DescribeMerge still reports.
     detached_remembered: int = 32
+    # Occurrences of one merge that the status page shows: an hour with a restart a minute and four entries for each.
+    occurrences_remembered: int = 256
     # Changes of the algorithm that DescribeMerge reports. From R0 to R4 there are at most four, until a restart.
     switches_remembered: int = 16
 

@@ -30,6 +30,7 @@ from lmerge.service.choices import DivergencePolicy
 from lmerge.service.merge.divergence_policy import describe_divergence
 from lmerge.service.merge.hub import Hub
 from lmerge.service.merge.lifecycle import LifeState
+from lmerge.service.merge.occurrences import OccurrenceKind
 from lmerge.text_enum import TextEnum
 
 
@@ -194,4 +195,6 @@ class Cutover:
         return status is not None and status.role is InputRole.ACTIVE and self._state(name) is LifeState.JOINED
 
     async def _report(self, report: ReportStep, stage: CutoverStage, text: str) -> None:
+        if stage is not CutoverStage.CERTIFYING:  # which is reported once per interval
+            self._hub.state.occurrences.note(OccurrenceKind.CUTOVER, f"{stage}: {text}", self._to)
         await report(CutoverStep(stage, text, self._equal))

@@ -47,6 +47,7 @@ from lmerge.errors import LmergeError, Quarantined, StaleIncarnation, UsageError
 from lmerge.service import log
 from lmerge.service.choices import DivergencePolicy
 from lmerge.service.merge.lifecycle import InputLifecycle, LifeState
+from lmerge.service.merge.occurrences import OccurrenceKind, Occurrences
 from lmerge.service.merge.stable_gate import StableGate, is_gated
 from lmerge.service.merge.stalled_merge import WaitTimer
 from lmerge.service.settings import Settings
@@ -94,9 +95,11 @@ class Certifier:
         save: Callable[[str, str], None] | None = None,
         again: Callable[[Callable[[], None]], None] | None = None,
         schema: Callable[[], pb.Schema | None] = lambda: None,
+        occurrences: Occurrences | None = None,
     ) -> None:
         kept = kept or {}
         self._schema = schema
+        self._occurrences = Occurrences(1) if occurrences is None else occurrences
         self.policy = settings.divergence_policy
         self.quarantined: dict[str, str] = dict(json.loads(kept.get(QUARANTINED_NAMES, "{}")))  # name -> why
         self._again = again
@@ -358,6 +361,8 @@ class Certifier:
             self._save(DISPUTED, json.dumps([bounds(index, interval)[0] for index in sorted(self._disputed)]))
 
     def _log_divergence(self, divergence: Divergence) -> None:
+        names, others = (divergence.outvoted, " from the others") if divergence.outvoted else (divergence.digests, "")
+        self._occurrences.note(OccurrenceKind.DIFFERED, f"{', '.join(names)} differ{others} in {_interval(divergence)}")
         log.event(
             logging.WARNING,
             "inputs differ",

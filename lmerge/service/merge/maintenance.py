@@ -19,6 +19,7 @@ from lmerge.service.merge.lead_alarm import LeadAlarm, behind, without_stable
 from lmerge.service.merge.membership import Membership
 from lmerge.service.merge.merge_state import MergeState
 from lmerge.service.merge.merge_task import MergeTask
+from lmerge.service.merge.occurrences import OccurrenceKind
 from lmerge.service.merge.outcomes import Outcomes
 
 
@@ -75,7 +76,9 @@ class Maintenance:
         If its stable is held, the hold ends. If its version is disputed, its version decides. If its name is refused,
         it may attach again.
         """
-        return await self._task.settled_long(lambda: self._release(name))
+        released = await self._task.settled_long(lambda: self._release(name))
+        self._state.occurrences.note(OccurrenceKind.RELEASED, released, name)
+        return released
 
     async def _release(self, name: str) -> str:
         state = self._state

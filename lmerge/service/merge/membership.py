@@ -18,6 +18,7 @@ from lmerge.service.merge.divergence_policy import Expulsion
 from lmerge.service.merge.inbox import PublisherSession
 from lmerge.service.merge.merge_state import MergeState
 from lmerge.service.merge.merge_task import MergeTask
+from lmerge.service.merge.occurrences import OccurrenceKind
 from lmerge.service.merge.outcomes import Outcomes
 
 
@@ -93,6 +94,7 @@ class Membership:
         status = merge.status(name)
         state.certifier.attached(name, status.incarnation, request.role, request.join_at)
         joined = status.state is JoinState.JOINED
+        state.occurrences.note(OccurrenceKind.ATTACHED, _attached_text(status.incarnation, joined, request), name)
         state.inputs[name] = Attached(name, status.incarnation, session, request, joined, merge.stable_point)
         log.event(
             logging.INFO,
@@ -137,3 +139,12 @@ class Membership:
         """Let any incarnation of ``name`` attach. Raises UsageError while it is attached."""
         self._state.merge.forget_fence(name)
         self._state.output.forget(name)
+
+
+def _attached_text(incarnation: int, joined: bool, request: AttachRequest) -> str:
+    """Return what an input does from now on, as a sentence without its name."""
+    if request.role is InputRole.OBSERVE:
+        return f"incarnation {incarnation} observes"
+    if joined or request.join_at is None:
+        return f"incarnation {incarnation} counts at once"
+    return f"incarnation {incarnation} joins at {show_time(request.join_at)}"

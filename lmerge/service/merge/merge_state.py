@@ -21,6 +21,7 @@ from lmerge.service.merge.attachments import Attached
 from lmerge.service.merge.divergence_policy import Certifier
 from lmerge.service.merge.inbox import Inbox, PublisherSession, Step
 from lmerge.service.merge.lifecycle import InputLifecycle
+from lmerge.service.merge.occurrences import OccurrenceKind, Occurrences
 from lmerge.service.merge.payload_limit import PayloadLimit
 from lmerge.service.merge.redundancy import Redundancy
 from lmerge.service.merge_view import Observed, observe
@@ -66,8 +67,10 @@ class MergeState:
         self.attached_ever = recovered is not None
         if recovered is not None:
             self.output.go_on(recovered.facts, recovered.segments)
+        self.occurrences: Final = Occurrences(settings.occurrences_remembered)
+        facts = self.output.facts
         self.certifier: Final = Certifier(
-            name, self.merge, settings, self.output.facts.kept, self.output.facts.keep, step, lambda: self.schema
+            name, self.merge, settings, facts.kept, facts.keep, step, lambda: self.schema, self.occurrences
         )
         self.redundancy = Redundancy(settings.redundancy_lag_s)
         self.payload_limit = self._new_payload_limit()
@@ -84,6 +87,7 @@ class MergeState:
     def note_detached(self, gone: InputDetached) -> None:
         """Remember and count the end of an input."""
         self.detached.appendleft(gone)
+        self.occurrences.note_detached(gone)
         self.detached_counts[gone.label] = self.detached_counts.get(gone.label, 0) + 1
 
     def end_inputs(self, cause: DetachCause, error: LmergeError) -> None:
@@ -92,6 +96,7 @@ class MergeState:
             self.detached.appendleft(InputDetached(name, inp.incarnation, cause, str(error)))
             self.output.then(partial(inp.session.end, error))
         self.detached_counts[cause] = self.detached_counts.get(cause, 0) + len(self.inputs)
+        self.occurrences.note(OccurrenceKind.GAP if cause is DetachCause.GAP else OccurrenceKind.RESET, str(error))
         self.inputs.clear()
 
     def begin_with(self, merge: Merge) -> None:

@@ -10,12 +10,13 @@ import logging
 from functools import partial
 
 from lmerge.core.detaching import InputDetached
-from lmerge.core.elements import NEG_INF
+from lmerge.core.elements import NEG_INF, show_time
 from lmerge.core.merge import InputStatus, Outcome, earliest_joining
 from lmerge.service import log
 from lmerge.service.merge.attachments import ending
 from lmerge.service.merge.inbox import Work
 from lmerge.service.merge.merge_state import MergeState
+from lmerge.service.merge.occurrences import OccurrenceKind
 from lmerge.service.merge.stalled_merge import StandstillTimer
 
 
@@ -32,10 +33,13 @@ class Outcomes:
         state.output.emit(outcome.batch)
         for name in outcome.joined:
             state.certifier.notice()
+            state.occurrences.note(OccurrenceKind.JOINED, "counts from now on", name)
             if name in state.inputs:
                 state.inputs[name].joined = state.inputs[name].unacked = True
         for change in outcome.switched:
-            state.switches.append(f"{change.before} -> {change.after}: {change.reason}")
+            switch = f"{change.before} -> {change.after}: {change.reason}"
+            state.switches.append(switch)
+            state.occurrences.note(OccurrenceKind.SWITCHED, switch)
             log.event(
                 logging.WARNING,
                 "algorithm switched",
@@ -93,6 +97,9 @@ class Outcomes:
         assert first.join_at is not None
         state = self._state
         log.event(logging.WARNING, "input admitted early", merge=state.name, input=first.name, join_at=first.join_at)
+        state.occurrences.note(
+            OccurrenceKind.ADMITTED, f"counts early: the output is right from {show_time(first.join_at)} on", first.name
+        )
         state.output.flush()
         if state.recorder is not None:
             state.recorder.admitted(first.name)

@@ -17,6 +17,7 @@ from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import NEG_INF
 from lmerge.errors import LmergeError, SubscriberTooSlow
 from lmerge.service import log
+from lmerge.service.output.output_pauses import OutputPauses
 from lmerge.wire.frames import Frames, groups
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import BatchLimits
@@ -97,6 +98,7 @@ class Fanout:
     def __init__(self, name: str, progress_interval_s: float, stable_point: int = NEG_INF) -> None:
         self.subscribers: dict[int, SubscriberQueue] = {}
         self.cut_off_count = 0
+        self.pauses = OutputPauses()
         self.stable_point = stable_point
         self._name = name
         self._progress_interval_s = progress_interval_s
@@ -116,6 +118,7 @@ class Fanout:
 
     def offer(self, message: bytes, elements: int) -> None:
         """Offer a message to all subscribers; cut off those without room for it."""
+        self.pauses.note(asyncio.get_running_loop().time())
         for subscriber in list(self.subscribers.values()):
             if not subscriber.offer(message, elements):
                 self._cut_off(subscriber)
