@@ -30,8 +30,8 @@ DEFECTS = (
     Defect(
         "the boundary of an interval belongs to the earlier one",
         DIGESTS,
-        "    return INF_INTERVAL if t == INF else t // interval\n",
-        "    return INF_INTERVAL if t == INF else (t - 1) // interval\n",
+        "index, events, total = ve // interval, 0, 0",
+        "index, events, total = (ve - 1) // interval, 0, 0",
         CORE_TEST + "test_an_end_on_the_boundary_belongs_to_the_later_interval[python]",
     ),
     Defect(

@@ -58,7 +58,7 @@ DEFECTS = (
         CORE + "insert_only.py",
         "            inp.tie_marks.pop(slot, None)\n",
         "            pass\n",
-        MISSED + "test_the_output_has_what_any_input_has_in_time_and_only_broken_promises_are_reported",
+        MISSED + "test_an_input_that_leaves_takes_its_marks_with_it",
     ),
     Defect(
         "a step out of the order of ties scans the whole slot",

@@ -16,7 +16,7 @@ DEFECTS = (
     Defect(
         "simulated: a joining input's stable counts",
         "lmerge/core/algorithm.py",
-        "            return  # law 1",
+        "            return  # law 1: it is joining; or its stable is held",
         "            pass",
         SEEDS_0,
     ),

@@ -134,6 +134,21 @@ def test_what_another_input_delivered_instead_is_emitted_by_the_downgrade_from_r
         assert payloads == ([b"C"] if promise == "key" else [b"B", b"C"]), "that of an input that has left went with it"
 
 
+@pytest.mark.parametrize(("promises", "after"), [(R0_PROMISES, "r3"), (R1_PROMISES, "r4")])
+def test_what_came_too_late_for_r0_and_r1_is_emitted_by_the_downgrade_itself(
+    promises: tuple[str, ...], after: str
+) -> None:
+    """The next stable would correct it too, but an input that is slow would then be what the output waits for."""
+    follow = Follow(Merge(MergeConfig(allow_downgrade=True)), compatible=False)
+    for name in "12":
+        follow.attach(name, promises)
+    follow.publish("1", a("B", 3, 9))
+    assert not list(follow.publish("2", a("A", 1, 9)).batch.elements()), "the output has passed it"
+    outcome = follow.publish("1", m("B", 3, 9, 12))
+    assert follow.merge.algorithm == after
+    assert a("A", 1, 9) in list(outcome.batch.elements())
+
+
 def test_where_no_downgrade_is_allowed_deliveries_are_not_kept() -> None:
     for allowed in (True, False):
         merge = Merge(MergeConfig(allow_downgrade=allowed))

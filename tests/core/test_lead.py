@@ -88,6 +88,17 @@ def test_a_chain_of_leads_is_held_down_to_the_last() -> None:
     assert emitted(follow, "3", f(20)) == [f(20)]
 
 
+def test_two_that_have_ended_do_not_confirm_a_stable_that_is_no_end() -> None:
+    follow = leading(4)
+    for name in "1234":
+        emitted(follow, name, f(10))
+    assert not emitted(follow, "1", f(INF))
+    assert not emitted(follow, "2", f(INF))
+    assert not emitted(follow, "3", f(FAR))
+    assert "3" in held(follow)
+    assert emitted(follow, "4", f(20)) == [f(20)]
+
+
 def test_before_the_first_stable_inputs_that_have_delivered_none_are_awaited_until_they_are_excused() -> None:
     follow = leading()
     assert emitted(follow, "1", f(5)) == []

@@ -98,6 +98,23 @@ def test_r1_reports_no_broken_promise_after_one_missed_element() -> None:
         assert list(outcome.batch.elements()) == ([a("X", 1, 5)] if name == "b" else [])
 
 
+def test_an_input_that_leaves_takes_its_marks_with_it() -> None:
+    """Its slot is given to another input, which has delivered nothing in common with those that stay."""
+    merge = Merge(MergeConfig(engine="python"))
+    for name in "xyz":
+        merge.attach(name, R1_PROMISES)
+    merge.apply("x", Batch.of([a("A", 5, 9), a("B", 5, 9)]))
+    merge.apply("z", Batch.of([a("B", 5, 9)]))
+    assert marks_of(merge) == {"x": [[2, 1]], "y": [], "z": [[0, 1]]}
+    merge.detach("z")
+    assert marks_of(merge) == {"x": [], "y": []}
+
+
+def marks_of(merge: Merge) -> dict[str, list[list[int]]]:
+    """By input: the slots of other inputs, each with the place of the latest element that both have delivered."""
+    return {inp["name"]: inp.get("tie_marks", []) for inp in json.loads(snapshot_of(merge))["inputs"]}
+
+
 def test_an_input_that_missed_the_first_of_two_copies_is_ended_too_early() -> None:
     """Of A B A it delivers B A, and the other input has not delivered its second A. The output is right, and under R2
     without a key no input is reported (docs/design/0011).
