@@ -5,6 +5,8 @@ from seeded import Defect
 JUDGING = "lmerge_controller/drill/judging"
 JUDGE = "tests/controller/drill/test_judge.py"
 VERDICT = "tests/controller/drill/test_verdict.py"
+REDUNDANCY = "tests/controller/drill/test_redundancy.py"
+JOURNAL = "tests/controller/drill/test_journal.py"
 
 DEFECTS = (
     Defect(
@@ -83,5 +85,47 @@ DEFECTS = (
         "        if limits.recovery_s is None or window.fault.problem:",
         "        if limits.recovery_s is None or window.recovery_s is None:",
         f"{VERDICT}::test_a_redundancy_that_comes_late_or_never_is_named",
+    ),
+    Defect(
+        "the drill: a users' merge that only one server has is not looked at",
+        "lmerge_controller/drill/redundancy.py",
+        "    for number, merge in enumerate(merges):\n",
+        "    for number, merge in enumerate(merges[:1]):\n",
+        f"{REDUNDANCY}::test_a_users_merge_on_one_server_protects_that_server",
+    ),
+    Defect(
+        "the drill: the last server is broken",
+        "lmerge_controller/drill/redundancy.py",
+        "    if len(able) <= victims:\n",
+        "    if len(able) < victims:\n",
+        f"{REDUNDANCY}::test_a_users_merge_on_one_server_protects_that_server",
+    ),
+    Defect(
+        "the drill: a later process of the same id is signalled",
+        "lmerge_controller/drill/process_marks.py",
+        "    return bool(mark) and mark_of(pid) == mark\n",
+        "    return bool(mark_of(pid))\n",
+        f"{JOURNAL}::test_a_later_process_of_the_same_id_is_not_touched",
+    ),
+    Defect(
+        "the drill: a journal removes folders that no drill has made",
+        "lmerge_controller/drill/undo.py",
+        "    if folder.name.startswith(FOLDER_PREFIX) and not folder.is_symlink():\n",
+        "    if folder.exists():\n",
+        f"{JOURNAL}::test_only_folders_of_drills_are_removed",
+    ),
+    Defect(
+        "the drill: what could not be undone is forgotten",
+        "lmerge_controller/drill/undo.py",
+        "            failures.append(error)\n            continue\n",
+        "            failures.append(error)\n",
+        f"{JOURNAL}::test_what_cannot_be_undone_stays_in_the_journal",
+    ),
+    Defect(
+        "the drill: the journal of a running drill is undone",
+        "lmerge_controller/drill/journal.py",
+        "            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)\n",
+        "",
+        f"{JOURNAL}::test_a_journal_of_a_running_drill_is_left_alone",
     ),
 )
