@@ -45,6 +45,7 @@ help:
 	echo "make soak       an hour under load, with kills: is memory flat, is anything lost"; \
 	echo "make docs       the documentation site, in build/site"; \
 	echo "make wire       generate the code of proto/ again"; \
+	echo "make monitoring write the alerts and dashboards of monitoring/ again"; \
 	echo "make native     build the native core again, in place"; \
 	echo "make clean      remove the virtual environment and caches"
 
@@ -144,6 +145,11 @@ wire: $(VENV)/.dev
 # Distributions package rustfmt and clippy apart from cargo. If one is missing, it is skipped, except in CI.
 cargo_tool = cd native && if [ -z "$(CI)$(LMERGE_REQUIRE_NATIVE)" ] && ! cargo $(1) --version >/dev/null 2>&1; \
 	then echo "    cargo $(1): skipped, it is not installed"; else cargo $(1) $(2); fi
+
+# Alerts, dashboards and the heads of runbooks, from monitoring/.
+.PHONY: monitoring
+monitoring: $(VENV)/.dev
+	@$(BIN)/python -m monitoring
 
 native-check: $(VENV)/.native
 ifneq ($(REQUIRE_NATIVE),)

@@ -30,7 +30,7 @@ SEED = "--hypothesis-seed=0"
 # A defect can make its test wait for ever, which also counts as a failure. Without the defect it ends: see below.
 HANG_S = 60.0
 SPARK_HANG_S = 300.0  # a session of Spark takes ten seconds to start, and longer beside others
-COPIED = ("lmerge", "lmerge_replicas", "lmerge_controller", "bench", "tests", "proto", "docs")
+COPIED = ("lmerge", "lmerge_replicas", "lmerge_controller", "bench", "monitoring", "charts", "tests", "proto", "docs")
 REQUIRE_NATIVE = ("CI", "LMERGE_REQUIRE_NATIVE")  # what makes a missing native core a failure
 
 
@@ -105,6 +105,6 @@ def copied(*, with_native: bool) -> Iterator[Path]:
 
 
 if __name__ == "__main__":
-    folders = ("lmerge/", "lmerge_replicas/", "lmerge_controller/", "bench/")
+    folders = ("lmerge/", "lmerge_replicas/", "lmerge_controller/", "bench/", "monitoring/")
     defects = [defect for folder in folders for defect in defects_below(folder)]
     sys.exit(main(__doc__, defects, run_all))

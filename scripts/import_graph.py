@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-FOLDERS = ("lmerge", "lmerge_replicas", "lmerge_controller", "bench", "scripts", "tests")
+FOLDERS = ("lmerge", "lmerge_replicas", "lmerge_controller", "bench", "monitoring", "scripts", "tests")
 TOP_LEVEL = ("scripts", "tests/worlds")  # their modules are imported by their own names
 
 Graph = Mapping[str, frozenset[str]]

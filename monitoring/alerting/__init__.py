@@ -1,0 +1,1 @@
+"""Alerts as data, and the files of Prometheus that are made from them."""

@@ -1,0 +1,45 @@
+"""The names of the metrics that processes of lmerge export, and those that an expression of PromQL uses."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from functools import cache
+
+from prometheus_client.core import Metric
+
+from lmerge.service.server import Server
+from lmerge.service.settings import Settings
+
+FROM_PROMETHEUS = frozenset(("up",))
+"""What Prometheus itself adds for each target."""
+
+
+@cache
+def exported_names() -> frozenset[str]:
+    """Return the names of the samples of a server with one merge, and ``up``."""
+
+    async def scrape() -> list[Metric]:
+        server = Server(Settings(port=0, http_port=None, merges=("m",)))
+        await server.start()
+        families = list(server.metrics.collect())
+        await server.stop(0.0)
+        return families
+
+    return FROM_PROMETHEUS | {
+        family.name + suffix
+        for family in asyncio.run(scrape())
+        for suffix in (
+            ["_total"]
+            if family.type == "counter"
+            else ["_bucket", "_sum", "_count"]
+            if family.type == "histogram"
+            else [""]
+        )
+    }
+
+
+def names_in(expression: str) -> set[str]:
+    """Return the names of metrics in an expression: ``up``, and what begins as metrics of lmerge do."""
+    without_texts = re.sub(r'"[^"]*"', "", expression)
+    return set(re.findall(r"\b(?:up|(?:lmerge|process|python)_\w+)\b", without_texts))
