@@ -90,7 +90,7 @@ DEFECTS = (
         "lmerge/service/output/pipeline.py",
         "if self._segment_is_due or self.journal",
         "if self.journal",
-        ASIDE_TESTS + "test_in_a_thread_or_on_the_loop_the_same_is_emitted_kept_and_resumed",
+        "tests/service/calls/test_resume.py::test_a_subscriber_gets_the_time_from_which_a_merge_is_complete",
     ),
     Defect(
         "the rows of an input that declares no schema are not checked",

@@ -12,6 +12,7 @@ from service_world import MERGE, RawReader, World, adj, ins, stable
 
 from lmerge.core.elements import NEG_INF, Event, Insert, Stable
 from lmerge.core.tdb import Tdb
+from lmerge.service import offload
 from lmerge.testing.generate import present, reference
 from lmerge.wire.codec import decode_batch
 from lmerge.wire.token import format_token
@@ -132,8 +133,15 @@ async def test_readers_that_resume_anywhere_in_a_random_stream_end_with_the_refe
                 assert [e for e in events_read if e.ve >= start] == [e for e in events if e.ve >= start]
 
 
-async def test_a_subscriber_gets_the_time_from_which_a_merge_is_complete() -> None:
-    """The first replica of a fresh server joins at 100: no input here can deliver what ended before that."""
+@pytest.mark.parametrize("large_from", [0, offload.LIVE_EVENTS_MIN])
+async def test_a_subscriber_gets_the_time_from_which_a_merge_is_complete(
+    large_from: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first replica of a fresh server joins at 100: no input here can deliver what ended before that.
+
+    The journal of a merge with ``large_from`` live events begins at the end of a turn.
+    """
+    monkeypatch.setattr(offload, "LIVE_EVENTS_MIN", large_from)
     async with World(merges=(MERGE,)) as world:
         readers = {known: await world.subscriber(resume_token=token(known)) for known in (50, 100)}
         innocent = await world.subscriber()
