@@ -194,5 +194,12 @@ docs: $(VENV)/.docs
 	@echo "==> documentation site in build/site"
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
+# The versions and hashes of everything in the image: newest that pyproject.toml allows. Needs uv.
+.PHONY: image-lock
+image-lock:
+	uv pip compile pyproject.toml --extra kubernetes $(LOCK) -o deploy/image/requirements.txt
+	uv pip compile deploy/image/build-requirements.in $(LOCK) -o deploy/image/build-requirements.txt
+LOCK := --upgrade --universal --python-version 3.12 --generate-hashes --no-annotate --no-header --quiet
+
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info native/target lmerge/_native*.so lmerge/_native_build.json

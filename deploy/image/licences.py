@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import shutil
 import sys
-import tomllib
 from collections.abc import Iterator
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 from typing import NamedTuple
+
+import tomllib
 
 NAMES = ("LICENSE", "LICENCE", "COPYING", "NOTICE", "AUTHORS", "UNLICENSE")
 

@@ -44,6 +44,7 @@ PANELS: Final = {
         "detach": ("lmerge.cli.detach", "detach"),
         "release": ("lmerge.cli.detach", "release"),
         "reset": ("lmerge.cli.reset", "reset"),
+        "drain": ("lmerge.cli.drain", "drain"),
         "token": ("lmerge.cli.token", "app"),
     },
     "develop": {

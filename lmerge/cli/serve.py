@@ -11,7 +11,7 @@ import signal
 import sys
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 
@@ -30,8 +30,6 @@ from lmerge.cli.connection import secured_server
 from lmerge.cli.serve_options import comparing, keeping, staging
 from lmerge.errors import UsageError
 from lmerge.files import PUBLIC_FILE, replace
-
-DRAIN_S: Final = 10.0
 
 
 class LogFormat(str, Enum):
@@ -118,7 +116,7 @@ def _log_to_standard_error(log_format: LogFormat) -> None:
 
 
 async def _serve(settings: object, ready_file: Path | None) -> None:
-    from lmerge.service.server import Server
+    from lmerge.service.server import DRAIN_S, Server
     from lmerge.service.settings import Settings
 
     assert isinstance(settings, Settings)

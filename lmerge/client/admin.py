@@ -1,4 +1,4 @@
-"""Administrative calls to a server: certify, detach, release, reset, cut over. Blocking.
+"""Administrative calls to a server: certify, detach, release, reset, drain, cut over. Blocking.
 
 Each raises ServerGone, UnknownMerge (also for an unknown input), PermissionDenied or UsageError.
 """
@@ -89,6 +89,18 @@ def reset_merge(
     if failed is not None:
         raise failed
     return epoch
+
+
+def drain_server(
+    target: str, *, wait_s: float, security: Security | None = None, timeout_s: float = TIMEOUT_S
+) -> pb.DrainResponse:
+    """End a server after at most ``wait_s`` seconds, earlier if its clients leave. Returns what was left (seconds).
+
+    ``timeout_s``: the time for the answer beyond ``wait_s``.
+    """
+    with stub_of(target, security) as stub:
+        answer: pb.DrainResponse = stub.Drain(pb.DrainRequest(wait_seconds=wait_s), timeout=wait_s + timeout_s)
+        return answer
 
 
 def cutover(

@@ -25,6 +25,7 @@ from prometheus_client import CollectorRegistry
 from lmerge import native_build
 from lmerge.service import log
 from lmerge.service.admin import commands, status
+from lmerge.service.admin.departure import Departure
 from lmerge.service.admin.http_server import HttpServer
 from lmerge.service.admin.metrics import AccessCollector, MergeCollector
 from lmerge.service.admin.metrics_page import Pages
@@ -44,6 +45,8 @@ SERVICE: Final = pb.DESCRIPTOR.services_by_name["Lmerge"].full_name
 _RECEIVE_FACTOR: Final = 2
 # File descriptors that connections leave to the rest of the process.
 _OWN_FILES: Final = 128
+# The longest time for ending all streams, when a signal or a call of Drain ends the server.
+DRAIN_S: Final = 10.0
 
 
 class Server:
@@ -68,6 +71,7 @@ class Server:
         self._growth = GrowthWatch(self.settings.live_events_max)
         self._watch: asyncio.Task[None] | None = None
         self._registry = Registry(self.settings, self._on_crash)
+        self._departure = Departure(self._registry)
         self._health: Any = health.aio.HealthServicer()
         self._grpc = self._grpc_server()
         self._http: HttpServer | None = None
@@ -143,7 +147,7 @@ class Server:
 
     def _why_not_ready(self) -> str | None:
         """Return why publishers should not connect now; None if they may."""
-        if self._registry.draining:
+        if self._registry.draining or self._departure.is_announced:
             return "draining"
         problems = (hub.state.store_problem for hub in self._registry.hubs.values())
         return next((problem for problem in problems if problem is not None), None)
@@ -246,6 +250,9 @@ class Server:
             "Cutover": grpc.unary_stream_rpc_method_handler(
                 self._cutover, pb.CutoverRequest.FromString, pb.CutoverProgress.SerializeToString
             ),
+            "Drain": grpc.unary_unary_rpc_method_handler(
+                self._drain, pb.DrainRequest.FromString, pb.DrainResponse.SerializeToString
+            ),
         }
 
     # The guard runs before all of these. It turns an error of lmerge into its status.
@@ -284,6 +291,14 @@ class Server:
 
     async def _cutover(self, request: pb.CutoverRequest, context: CallContext) -> None:
         await commands.cut_over(self._registry.get(request.merge), request, context, self.settings)
+
+    async def _drain(self, request: pb.DrainRequest, context: CallContext) -> pb.DrainResponse:
+        self._departure.announce(request.wait_seconds, caller_of(context))
+        await self._health.enter_graceful_shutdown()
+        answer = await self._departure.wait(request.wait_seconds)
+        if self._stopping is None:
+            self._stopping = asyncio.create_task(self._stop(DRAIN_S))
+        return answer
 
     async def _describe_server(
         self, _request: pb.DescribeServerRequest, _context: CallContext

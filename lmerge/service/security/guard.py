@@ -48,13 +48,14 @@ _REFLECTION: Final = "grpc.reflection.v1alpha.ServerReflection"
 class AccessRule:
     """What a method requires of its caller.
 
-    Nothing (``is_open``), to be identified (no ``roles``), or one of ``roles`` in the request's merge. ``attempt``:
-    what a caller attempts by the method, for messages.
+    Nothing (``is_open``), to be identified (no ``roles``), or one of ``roles`` in the request's merge, or in every
+    merge (``everywhere``). ``attempt``: what a caller attempts by the method, for messages.
     """
 
     attempt: str
     roles: tuple[AccessRole, ...] = ()
     is_open: bool = False
+    everywhere: bool = False
 
 
 ACCESS_RULES: Final[dict[str, AccessRule]] = {
@@ -69,6 +70,7 @@ ACCESS_RULES: Final[dict[str, AccessRule]] = {
     f"/{_SERVICE}/ReleaseInput": AccessRule("release an input of", (ADMIN,)),
     f"/{_SERVICE}/Cutover": AccessRule("cut over", (ADMIN,)),
     f"/{_SERVICE}/ResetMerge": AccessRule("reset", (ADMIN,)),
+    f"/{_SERVICE}/Drain": AccessRule("drain the server", (ADMIN,), everywhere=True),
     f"/{_HEALTH}/Check": AccessRule("check the health", is_open=True),
     f"/{_HEALTH}/Watch": AccessRule("watch the health", is_open=True),
     f"/{_HEALTH}/List": AccessRule("list the health", is_open=True),
@@ -370,7 +372,10 @@ class Guard(grpc.aio.ServerInterceptor):
         shown = ShownCredentials(_authorization(context.invocation_metadata()), certificate)
         access = CallAccess(self, shown, self.identify(shown), peer)
         request = read(raw)
-        if rule.roles:
+        if rule.everywhere:
+            for identity in access.identities:
+                identity.must_everywhere(rule.roles, rule.attempt)
+        elif rule.roles:
             access.require(rule.roles, f"{rule.attempt} merge {_cut(request.merge)}", request.merge)
         if rule.roles == (SUBSCRIBE,) and access.identities:
             name = access.identities[-1].name

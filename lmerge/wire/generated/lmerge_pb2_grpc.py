@@ -68,6 +68,11 @@ class LmergeStub:
                 request_serializer=lmerge_dot_v1_dot_lmerge__pb2.CutoverRequest.SerializeToString,
                 response_deserializer=lmerge_dot_v1_dot_lmerge__pb2.CutoverProgress.FromString,
                 _registered_method=True)
+        self.Drain = channel.unary_unary(
+                '/lmerge.v1.Lmerge/Drain',
+                request_serializer=lmerge_dot_v1_dot_lmerge__pb2.DrainRequest.SerializeToString,
+                response_deserializer=lmerge_dot_v1_dot_lmerge__pb2.DrainResponse.FromString,
+                _registered_method=True)
 
 
 class LmergeServicer:
@@ -150,6 +155,15 @@ class LmergeServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Drain(self, request, context):
+        """End this server without a gap for its clients. From now on it is not ready (health, /readyz), so that whatever directs
+        new connections chooses another server. It goes on until no publisher and no subscriber is left, or the time is over.
+        Then it answers, takes nothing new, ends all streams with UNAVAILABLE, and its process ends.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_LmergeServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -207,6 +221,11 @@ def add_LmergeServicer_to_server(servicer, server):
                     servicer.Cutover,
                     request_deserializer=lmerge_dot_v1_dot_lmerge__pb2.CutoverRequest.FromString,
                     response_serializer=lmerge_dot_v1_dot_lmerge__pb2.CutoverProgress.SerializeToString,
+            ),
+            'Drain': grpc.unary_unary_rpc_method_handler(
+                    servicer.Drain,
+                    request_deserializer=lmerge_dot_v1_dot_lmerge__pb2.DrainRequest.FromString,
+                    response_serializer=lmerge_dot_v1_dot_lmerge__pb2.DrainResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -506,6 +525,33 @@ class Lmerge:
             '/lmerge.v1.Lmerge/Cutover',
             lmerge_dot_v1_dot_lmerge__pb2.CutoverRequest.SerializeToString,
             lmerge_dot_v1_dot_lmerge__pb2.CutoverProgress.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Drain(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/lmerge.v1.Lmerge/Drain',
+            lmerge_dot_v1_dot_lmerge__pb2.DrainRequest.SerializeToString,
+            lmerge_dot_v1_dot_lmerge__pb2.DrainResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -173,6 +173,11 @@ class LmergeStub:
     """Begin a new epoch of a merge, empty: for one that is spoiled."""
     Cutover: _grpc.UnaryStreamMultiCallable[_lmerge_pb2.CutoverRequest, _lmerge_pb2.CutoverProgress]
     """Replace one input by another: it joins, is certified, is promoted, and the old one leaves; or nothing has changed."""
+    Drain: _grpc.UnaryUnaryMultiCallable[_lmerge_pb2.DrainRequest, _lmerge_pb2.DrainResponse]
+    """End this server without a gap for its clients. From now on it is not ready (health, /readyz), so that whatever directs
+    new connections chooses another server. It goes on until no publisher and no subscriber is left, or the time is over.
+    Then it answers, takes nothing new, ends all streams with UNAVAILABLE, and its process ends.
+    """
 
 @_typing.type_check_only
 class LmergeAsyncStub(LmergeStub):
@@ -199,6 +204,11 @@ class LmergeAsyncStub(LmergeStub):
     """Begin a new epoch of a merge, empty: for one that is spoiled."""
     Cutover: _aio.UnaryStreamMultiCallable[_lmerge_pb2.CutoverRequest, _lmerge_pb2.CutoverProgress]  # type: ignore[assignment]
     """Replace one input by another: it joins, is certified, is promoted, and the old one leaves; or nothing has changed."""
+    Drain: _aio.UnaryUnaryMultiCallable[_lmerge_pb2.DrainRequest, _lmerge_pb2.DrainResponse]  # type: ignore[assignment]
+    """End this server without a gap for its clients. From now on it is not ready (health, /readyz), so that whatever directs
+    new connections chooses another server. It goes on until no publisher and no subscriber is left, or the time is over.
+    Then it answers, takes nothing new, ends all streams with UNAVAILABLE, and its process ends.
+    """
 
 class LmergeServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -288,5 +298,16 @@ class LmergeServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_lmerge_pb2.CutoverProgress], _abc.AsyncIterator[_lmerge_pb2.CutoverProgress]]:
         """Replace one input by another: it joins, is certified, is promoted, and the old one leaves; or nothing has changed."""
+
+    @_abc_1.abstractmethod
+    def Drain(
+        self,
+        request: _lmerge_pb2.DrainRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_lmerge_pb2.DrainResponse, _abc.Awaitable[_lmerge_pb2.DrainResponse]]:
+        """End this server without a gap for its clients. From now on it is not ready (health, /readyz), so that whatever directs
+        new connections chooses another server. It goes on until no publisher and no subscriber is left, or the time is over.
+        Then it answers, takes nothing new, ends all streams with UNAVAILABLE, and its process ends.
+        """
 
 def add_LmergeServicer_to_server(servicer: LmergeServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

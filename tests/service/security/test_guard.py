@@ -79,6 +79,7 @@ CALLS: dict[str, tuple[Call, tuple[str, ...]]] = {
     "ReleaseInput": (unary("ReleaseInput", pb.ReleaseInputRequest(merge=MERGE, replica="nobody")), (ADMIN,)),
     "Cutover": (cut_over, (ADMIN,)),
     "ResetMerge": (unary("ResetMerge", pb.ResetMergeRequest(merge=MERGE)), (ADMIN,)),
+    "Drain": (unary("Drain", pb.DrainRequest(wait_seconds=-1)), ()),  # no role in one merge opens it
 }
 NOT_OF_ONE_MERGE = ("ListMerges", "DescribeServer")
 
