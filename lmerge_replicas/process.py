@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from lmerge.addresses import DEFAULT_SERVER
+from lmerge.core.inputs import InputRole
 from lmerge_replicas.flights.source import FIRST_DAY, LAST_DAY
 
 DAYS_PER_SECOND = 5.0  # the year in 73 seconds
@@ -47,6 +48,8 @@ def options_parser(prog: str, description: str, kind: str, kinds: Iterable[str])
     parser.add_argument("--server", default=DEFAULT_SERVER, help="merge servers, HOST:PORT,...")
     parser.add_argument("--merge", default="flights", help="name of the merge")
     parser.add_argument("--replica", help=f"name of the replica; default: its {kind}")
+    roles = [role.value for role in InputRole]
+    parser.add_argument("--role", default=roles[0], choices=roles, help="observe: compared, until it is promoted")
     parser.add_argument("--first", type=date.fromisoformat, default=FIRST_DAY, help="first day of departure, in 2013")
     parser.add_argument("--last", type=date.fromisoformat, default=LAST_DAY, help="last day of departure, in 2013")
     parser.add_argument("--speed", type=float, default=DAYS_PER_SECOND, help="days a second")

@@ -35,6 +35,13 @@ class EngineChoice(str, Enum):
     NATIVE = "native"
 
 
+class RoleChoice(str, Enum):
+    """Values of ``--role``: whether a replica counts, or is only compared until it is promoted."""
+
+    ACTIVE = "active"
+    OBSERVE = "observe"
+
+
 class IfTooOld(str, Enum):
     """Values of ``--if-too-old``: what a reader does when no server retains the output that follows its token."""
 
@@ -46,6 +53,10 @@ class IfTooOld(str, Enum):
 Merge = Annotated[str, typer.Argument(help="Name of the merge.")]
 Server = Annotated[str, typer.Option("--server", "-s", metavar="HOST:PORT", help="The merge server.")]
 Servers = Annotated[str, typer.Option("--server", "-s", metavar="HOST:PORT,...", help="The merge server, or several.")]
+RoleOption = Annotated[
+    RoleChoice,
+    typer.Option(help="observe: compared with the others, and not merged until it is promoted.", envvar="LMERGE_ROLE"),
+]
 ReplicaName = Annotated[str, typer.Option("--replica", "-r", help="Name of this replica.")]
 Promises = Annotated[
     list[str] | None,

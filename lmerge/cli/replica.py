@@ -15,7 +15,7 @@ import typer
 
 from lmerge import terminal
 from lmerge.addresses import DEFAULT_SERVER
-from lmerge.cli.arguments import Servers
+from lmerge.cli.arguments import RoleChoice, RoleOption, Servers
 from lmerge.cli.connection import secured
 from lmerge.errors import UsageError
 from lmerge.replica_programs import ReplicaProgram, leave, replica_names, replica_program
@@ -41,6 +41,7 @@ def run(
     server: Servers = DEFAULT_SERVER,
     merge: Annotated[str, typer.Option("--merge", "-m", help="Name of the merge.")] = "flights",
     replica: Annotated[str | None, typer.Option("--replica", "-r", help="Name in the merge; default: NAME.")] = None,
+    role: RoleOption = RoleChoice.ACTIVE,
     speed: Annotated[float, typer.Option(help="Days a second.", min=0.001)] = 5.0,
     start: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="Start of the replay, in s since 1970; default: now.")
@@ -73,6 +74,8 @@ def run(
         merge,
         "--replica",
         replica or name,
+        "--role",
+        role.value,
         "--speed",
         repr(speed),
         "--first",

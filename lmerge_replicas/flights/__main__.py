@@ -73,6 +73,7 @@ def _publish(
         options.merge,
         options.replica,
         properties=style.properties,
+        role=options.role,
         origin=Origin(join_at=join_at),
         security=security,
     ) as publisher:

@@ -32,6 +32,7 @@ from typing import Any, Final
 from lmerge.client import Security
 from lmerge.errors import LmergeError, Unavailable, UsageError
 from lmerge.replica_programs import leave
+from lmerge.spark.arguments import Running
 from lmerge.spark.sink.watermark import batch_watermark_us
 from lmerge.spark.terminal import own_message
 from lmerge_replicas.flights.replay import ReplayClock, first_instant, write_clock
@@ -101,7 +102,8 @@ def _replay(
     plan = PLANS[options.plan]
     given = security_of(options)
     security = Security(**given) if given else None
-    writer = publish(plan, stream, options.server, options.merge, options.replica, security=security)
+    running = Running(role=options.role)
+    writer = publish(plan, stream, options.server, options.merge, options.replica, running=running, security=security)
     if not options.supervised and options.clock is None:
         _set_clock(clock, options, days)
     query = writer.option("checkpointLocation", str(folder / "query")).queryName(options.replica).start()
