@@ -172,6 +172,9 @@ class Settings:
     # Of the HTTP port: a scraper and some probes need one each. Above either number the longest waiting one is closed.
     http_connections_max: int = 256
     http_connections_per_peer: int = 64
+    # Subscribers of one merge that have series of their own in /metrics, those that lag most: whoever subscribes, the
+    # number of series stays bounded.
+    metrics_subscribers_max: int = 10
     # Time from the first byte of a request, or from the connection, to the end of its header. Probes send it at once.
     http_header_timeout_s: float = 5.0
     # A peer that does not finish its handshake, or whose calls have ended, holds a place without use.

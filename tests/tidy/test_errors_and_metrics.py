@@ -31,6 +31,7 @@ METRIC_UNITS = (
     "gaps",
     "parts",
     "commits",
+    "state",
 )
 
 

@@ -6,15 +6,16 @@ of an input end when it detaches and start at 0 with its next incarnation.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from lmerge.core.elements import INF, NEG_INF
 from lmerge.core.merge import Counts
+from lmerge.service.admin.metrics_inputs import input_families
+from lmerge.service.admin.metrics_output import output_families
+from lmerge.service.admin.metrics_samples import time_value
 from lmerge.service.admin.status import lmerge_version
 from lmerge.service.merge.hub import Hub
 from lmerge.service.merge.registry import Registry
@@ -51,7 +52,8 @@ class MergeCollector(Collector):
         hubs = [self._registry.hubs[name] for name in names if name in self._registry.hubs]
         yield from _merge_counters(hubs)
         yield from _merge_gauges(hubs)
-        yield from _inputs(hubs)
+        yield from input_families(hubs)
+        yield from output_families(hubs)
 
     @contextmanager
     def left_out(self) -> Iterator[None]:
@@ -155,7 +157,7 @@ def _merge_gauges(hubs: list[Hub]) -> Iterator[Metric]:
         live.add_metric([hub.name], state.observed.live_count)
         inputs.add_metric([hub.name], len(state.observed.inputs))
         losses.add_metric([hub.name], state.survives_losses)
-        stable.add_metric([hub.name], _time(state.observed.stable_point))
+        stable.add_metric([hub.name], time_value(state.observed.stable_point))
         out.add_metric([hub.name], len(state.certifier.quarantined))
         live_bytes.add_metric([hub.name], state.payload_limit.live_bytes + state.queued_bytes)
         held.add_metric([hub.name], len(hub.maintenance.lead_alarm.held))
@@ -166,38 +168,6 @@ def _merge_gauges(hubs: list[Hub]) -> Iterator[Metric]:
         readers.add_metric([hub.name], len(state.subscribers))
         backlog.add_metric([hub.name], max((s.queued_bytes for s in state.subscribers.values()), default=0))
     yield from (live, inputs, losses, out, stable, live_bytes, held, disputed, silent, broken, queued, readers, backlog)
-
-
-def _inputs(hubs: list[Hub]) -> Iterator[Metric]:
-    labels = ["merge", "input"]
-    received = CounterMetricFamily("lmerge_input_elements", "Elements that the input has sent", labels=labels)
-    won = CounterMetricFamily("lmerge_input_won_elements", "Output elements that the input caused", labels=labels)
-    late = CounterMetricFamily("lmerge_input_late_elements", "Elements that came too late", labels=labels)
-    stable = GaugeMetricFamily("lmerge_input_stable_point_time", "The input's own stable point", labels=labels)
-    lag = GaugeMetricFamily("lmerge_input_lag_time", "Distance behind the furthest input", labels=labels)
-    equal = GaugeMetricFamily("lmerge_input_equal_intervals", "Intervals in a row equal to the others'", labels=labels)
-    brought = GaugeMetricFamily(
-        "lmerge_input_live_bytes", "Payload bytes of live events that the input brought first, about", labels=labels
-    )
-    joined = GaugeMetricFamily("lmerge_input_joined_bool", "1 if it counts as redundant", labels=labels)
-    now_s = asyncio.get_running_loop().time()
-    for hub in hubs:
-        state = hub.state
-        statuses = state.observed.inputs
-        front = max((s.stable_point for s in statuses if not s.held), default=NEG_INF)
-        for status in statuses:
-            key = [hub.name, status.name]
-            received.add_metric(key, status.inserts + status.adjusts + status.stables)
-            won.add_metric(key, status.won)
-            late.add_metric(key, status.late)
-            brought.add_metric(key, state.payload_limit.share((status.name, status.incarnation)))
-            equal.add_metric(key, state.certifier.equal_in_row(status.name))
-            stable.add_metric(key, _time(status.stable_point))
-            behind = _time(front) - _time(status.stable_point) if front > status.stable_point else 0.0
-            lag.add_metric(key, behind)
-            attached = hub.inputs.get(status.name)
-            joined.add_metric(key, attached is not None and not state.redundancy.lacks(status, attached.life, now_s))
-    yield from (received, won, late, equal, stable, lag, brought, joined)
 
 
 def _staged(staging: Staging) -> Iterator[Metric]:
@@ -213,10 +183,3 @@ def _staged(staging: Staging) -> Iterator[Metric]:
     for reason in REASONS:
         dropped.add_metric([reason], staging.dropped[reason])
     yield from (parts, kept, dropped)
-
-
-def _time(t: int) -> float:
-    """Return a time as a sample. The two infinities are the infinities of floats."""
-    if t == INF:
-        return float("inf")
-    return float("-inf") if t == NEG_INF else float(t)

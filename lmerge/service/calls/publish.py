@@ -181,14 +181,15 @@ class PublishSession:
 
     async def _read(self, hub: Hub) -> bool:
         """Read messages until the publisher leaves or half-closes. Return whether it has sent its leave."""
-        read = hub.frames.read_publish
+        read, time = hub.frames.read_publish, asyncio.get_running_loop().time
         while True:
             data = await self._context.read()
             if data is EOF:
                 return False
+            received_s = time()
             request = self._parsed(data, read)
             if not isinstance(request, pb.PublishRequest):
-                await self._take(hub, request, len(data))
+                await self._take(hub, request, len(data), received_s)
                 continue
             kind = request.WhichOneof("message")
             if kind == "leave":
@@ -197,20 +198,20 @@ class PublishSession:
             if kind == "skip":
                 await hub.inputs.skip(self, request.skip.until)
             if kind == "commit":
-                await self._commit(hub, request.commit)
+                await self._commit(hub, request.commit, received_s)
             if kind == "attach":
                 raise UsageError(f"{self._who}: a second attach came; a stream attaches once")
 
-    async def _take(self, hub: Hub, received: Received, wire_bytes: int) -> None:
+    async def _take(self, hub: Hub, received: Received, wire_bytes: int, received_s: float) -> None:
         self._must_be_due("batch", received.sequence)
         try:
             batch = received.decode(self._batch_limits)
         except UsageError as error:
             raise type(error)(f"{self._who}, batch {received.sequence}: {error}") from None
         self._sequence += 1
-        await hub.put(self, self._sequence, batch, wire_bytes)
+        await hub.put(self, self._sequence, batch, wire_bytes, received_s=received_s)
 
-    async def _commit(self, hub: Hub, commit: pb.PublishRequest.Commit) -> None:
+    async def _commit(self, hub: Hub, commit: pb.PublishRequest.Commit, received_s: float) -> None:
         """Queue the staged parts of a commit, and the stable behind them, as one batch."""
         self._must_be_due("commit", commit.sequence)
         listed = [(part.partition, part.attempt) for part in commit.parts]
@@ -237,15 +238,16 @@ class PublishSession:
         if commit.HasField("stable"):
             batches.append((Batch.of([Stable(commit.stable)]), 0))
         try:
-            await self._put_all(hub, batches or [(EMPTY, 0)])
+            await self._put_all(hub, batches or [(EMPTY, 0)], received_s)
         finally:
             staging.give_back(self._owner, parts)
 
-    async def _put_all(self, hub: Hub, batches: list[tuple[AnyBatch, int]]) -> None:
+    async def _put_all(self, hub: Hub, batches: list[tuple[AnyBatch, int]], received_s: float) -> None:
         """Queue batches, each with its bytes on the wire, as one batch."""
         base = 0
         for at, (batch, wire_bytes) in enumerate(batches, 1):
-            await hub.put(self, self._sequence, batch, wire_bytes, base=base, is_last=at == len(batches))
+            is_last = at == len(batches)
+            await hub.put(self, self._sequence, batch, wire_bytes, received_s=received_s, base=base, is_last=is_last)
             base += batch.count
 
     def _must_be_due(self, what: str, sequence: int) -> None:

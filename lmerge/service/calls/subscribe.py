@@ -66,8 +66,11 @@ async def _send(
         subscriber.sent_elements += message.elements
     del beginning
     await write(pb.SubscribeResponse(snapshot_end=pb.SubscribeResponse.SnapshotEnd()).SerializeToString())
+    written = hub.subscriptions.written
     while True:
-        await write(await take())
+        data = await take()
+        await write(data)
+        written(subscriber, len(data))
 
 
 def _begin(beginning: Beginning) -> pb.SubscribeResponse.SnapshotBegin:

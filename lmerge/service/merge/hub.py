@@ -107,22 +107,24 @@ class Hub:
         batch: AnyBatch,
         wire_bytes: int,
         *,
+        received_s: float,
         base: int = 0,
         is_last: bool = True,
     ) -> None:
         """Queue a batch; wait while there is no room. Raises Draining if the server takes nothing new.
 
         Several batches can share one sequence. ``base`` is then the number of elements in the batches before this one,
-        and only the batch that ``is_last`` is acked.
+        and only the batch that ``is_last`` is acked. ``received_s``: when its message was read, on the loop's clock.
         """
         self.task.check_open()
         await self.task.inbox.room()
         acked = sequence if is_last else 0
         pieces = [batch] if batch.count <= self._turn_elements else list(split_batch(batch, self._piece_limits))
         for piece in pieces[:-1]:
-            self.task.queue(Work(session, piece, 0, sequence, base, 0), self._turn_elements)
+            self.task.queue(Work(session, piece, 0, sequence, base, 0, received_s), self._turn_elements)
             base += piece.count
-        self.task.queue(Work(session, pieces[-1], acked, sequence, base, wire_bytes), self._turn_elements)
+        last = Work(session, pieces[-1], acked, sequence, base, wire_bytes, received_s)
+        self.task.queue(last, self._turn_elements)
 
     # 2. Turns.
 
@@ -149,6 +151,7 @@ class Hub:
             works = inbox.take_batches(budget)
             if works:
                 budget -= sum(work.batch.count or 1 for work in works)
+                self._output.note_received(works[0].received_s)
                 await self._merge(works)
             else:
                 more = inbox.take_step()()

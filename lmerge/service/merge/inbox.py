@@ -42,6 +42,7 @@ class Work(NamedTuple):
     number: int  # the batch's own sequence, for messages
     index_base: int
     wire_bytes: int
+    received_s: float  # when its message was read, on the loop's clock
 
 
 Step: TypeAlias = Callable[[], Awaitable[None] | None]

@@ -41,7 +41,9 @@ class Maintenance:
         self._shed()
         if state.settings.lead_max is not None:
             self.lead_alarm.look(state.merge.inputs())
-        state.redundancy.note(asyncio.get_running_loop().time(), state.merge.stable_point)
+        now_s, stable_point = asyncio.get_running_loop().time(), state.merge.stable_point
+        state.redundancy.note(now_s, stable_point)
+        state.stable_history.note(now_s, stable_point)
 
     async def certify(self) -> None:
         """Compare the inputs, and do what the policy requires."""

@@ -24,6 +24,7 @@ from lmerge.service.merge.lifecycle import InputLifecycle
 from lmerge.service.merge.occurrences import OccurrenceKind, Occurrences
 from lmerge.service.merge.payload_limit import PayloadLimit
 from lmerge.service.merge.redundancy import Redundancy
+from lmerge.service.merge.stable_history import StableHistory
 from lmerge.service.merge_view import Observed, observe
 from lmerge.service.offload import Offload
 from lmerge.service.output.durable_merges import DurableOutput, RecoveredMerge
@@ -73,6 +74,7 @@ class MergeState:
             name, self.merge, settings, facts.kept, facts.keep, step, lambda: self.schema, self.occurrences
         )
         self.redundancy = Redundancy(settings.redundancy_lag_s)
+        self.stable_history = StableHistory()
         self.payload_limit = self._new_payload_limit()
         self.detached: Final[deque[InputDetached]] = deque(maxlen=settings.detached_remembered)
         self.detached_counts: Final[dict[str, int]] = {}
@@ -105,6 +107,7 @@ class MergeState:
         self.merge = merge
         self.payload_limit = self._new_payload_limit()
         self.redundancy = Redundancy(self.settings.redundancy_lag_s)
+        self.stable_history = StableHistory()
         if self.recorder is not None:
             self.recorder.begin_anew()
 

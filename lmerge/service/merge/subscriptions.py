@@ -36,6 +36,10 @@ class Subscriptions:
         """End a subscription: nothing more is offered to it."""
         self._state.output.fanout.remove(subscriber)
 
+    def written(self, subscriber: SubscriberQueue, message_bytes: int) -> None:
+        """Note that the last message taken from the queue of a subscriber, of this many bytes, was written."""
+        self._state.output.fanout.written(subscriber, message_bytes)
+
     def past(self, history: History) -> AsyncIterator[Message]:
         """Return the messages of a history that is in the store."""
         return self._state.output.past(history)

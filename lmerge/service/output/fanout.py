@@ -11,16 +11,20 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import NEG_INF
 from lmerge.errors import LmergeError, SubscriberTooSlow
+from lmerge.histogram import DurationCounts
 from lmerge.service import log
 from lmerge.service.output.output_pauses import OutputPauses
 from lmerge.wire.frames import Frames, groups
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import BatchLimits
+
+# How a subscriber without a name is named in metrics. Its name in messages has its port too.
+ANONYMOUS: Final = "anonymous"
 
 
 class SubscriberQueue:
@@ -45,16 +49,25 @@ class SubscriberQueue:
         self.has_left = False
         self.cut: asyncio.Future[LmergeError] = asyncio.get_running_loop().create_future()
         self._queue_bytes_max = queue_bytes_max
-        self._messages: deque[tuple[bytes, int]] = deque()
+        self._messages: deque[tuple[bytes, int, float | None]] = deque()
+        self._sending_s: float | None = None  # the time of ``offer`` of the message that is being written
         self._finished: LmergeError | None = None
         self._wake = asyncio.Event()
 
-    def offer(self, message: bytes, elements: int) -> bool:
-        """Queue a message. Return False if it does not fit: the subscriber is cut off then."""
+    @property
+    def label(self) -> str:
+        """Its name in metrics."""
+        return ANONYMOUS if self.name.startswith(f"{ANONYMOUS} at ") else self.name
+
+    def offer(self, message: bytes, elements: int, received_s: float | None = None) -> bool:
+        """Queue a message. Return False if it does not fit: the subscriber is cut off then.
+
+        ``received_s``: when what caused it was received, on the loop's clock; None: it is no output.
+        """
         if self.queued_bytes + len(message) > self._queue_bytes_max:
             self._overflow()
             return False
-        self._messages.append((message, elements))
+        self._messages.append((message, elements, received_s))
         self.queued_bytes += len(message)
         self.quiet = False
         self._wake.set()
@@ -72,10 +85,22 @@ class SubscriberQueue:
                 raise self._finished
             await self._wake.wait()
             self._wake.clear()
-        message, elements = self._messages.popleft()
+        message, elements, self._sending_s = self._messages.popleft()
         self.queued_bytes -= len(message)
         self.sent_elements += elements
         return message
+
+    def written(self) -> float | None:
+        """Note that the message of the last ``take`` was written; return the ``received_s`` of its ``offer``."""
+        received_s, self._sending_s = self._sending_s, None
+        return received_s
+
+    def lag_s(self, now_s: float) -> float:
+        """Return how long ago the oldest output that it has not got was received, in seconds; 0 if it has all."""
+        if self._sending_s is not None:
+            return now_s - self._sending_s
+        waiting_s = next((received_s for _, _, received_s in self._messages if received_s is not None), now_s)
+        return now_s - waiting_s
 
     def _overflow(self) -> None:
         if not self.cut.done():
@@ -92,7 +117,10 @@ class SubscriberQueue:
 class Fanout:
     """All subscribers of the merge ``name``. Sends progress to the quiet ones.
 
-    ``stable_point``: that of the last stable that was offered, or the merge's at the start.
+    ``stable_point``: that of the last stable that was offered, or the merge's at the start. ``stable_s``: when it moved
+    last, on the loop's clock; at first the start. ``output_bytes``: the bytes of what was offered, once.
+    ``delivered_bytes``: the bytes that were written, to all subscribers together. ``added_latency``: from the arrival
+    of a batch to the end of the write of what it caused, for each message and subscriber.
     """
 
     def __init__(self, name: str, progress_interval_s: float, stable_point: int = NEG_INF) -> None:
@@ -100,6 +128,10 @@ class Fanout:
         self.cut_off_count = 0
         self.pauses = OutputPauses()
         self.stable_point = stable_point
+        self.stable_s = asyncio.get_running_loop().time()
+        self.output_bytes = 0
+        self.delivered_bytes = 0
+        self.added_latency: Final = DurationCounts()
         self._name = name
         self._progress_interval_s = progress_interval_s
         self._timer: asyncio.TimerHandle | None = None
@@ -116,12 +148,29 @@ class Fanout:
         subscriber.has_left = True
         self.subscribers.pop(id(subscriber), None)
 
-    def offer(self, message: bytes, elements: int) -> None:
-        """Offer a message to all subscribers; cut off those without room for it."""
+    def reach(self, stable_point: int) -> None:
+        """Note the stable point of what was offered."""
+        if stable_point != self.stable_point:
+            self.stable_point = stable_point
+            self.stable_s = asyncio.get_running_loop().time()
+
+    def offer(self, message: bytes, elements: int, received_s: float) -> None:
+        """Offer a message to all subscribers; cut off those without room for it.
+
+        ``received_s``: when the first batch of the turn that emitted it was received, on the loop's clock.
+        """
         self.pauses.note(asyncio.get_running_loop().time())
+        self.output_bytes += len(message)
         for subscriber in list(self.subscribers.values()):
-            if not subscriber.offer(message, elements):
+            if not subscriber.offer(message, elements, received_s):
                 self._cut_off(subscriber)
+
+    def written(self, subscriber: SubscriberQueue, message_bytes: int) -> None:
+        """Note that the last message taken from the queue of ``subscriber`` was written."""
+        self.delivered_bytes += message_bytes
+        received_s = subscriber.written()
+        if received_s is not None:
+            self.added_latency.observe(asyncio.get_running_loop().time() - received_s)
 
     def mark(self, message: bytes) -> None:
         """Offer a message to the subscribers that requested marks."""

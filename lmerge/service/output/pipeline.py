@@ -91,6 +91,7 @@ class MergeOutput:
         self._segment_is_due = False
         self._emitted: list[AnyBatch] = []
         self._is_used = False
+        self._received_s: float | None = None  # when the first batch of the turn was received
         self._with_marks = False  # whether a subscriber has requested marks
 
     # What the merge emits.
@@ -99,6 +100,11 @@ class MergeOutput:
         """Add a batch that the merge has emitted."""
         if batch.count:
             self._emitted.append(batch)
+
+    def note_received(self, received_s: float) -> None:
+        """Note when a batch of this turn was received. What the turn emits is measured from the first one."""
+        if self._received_s is None:
+            self._received_s = received_s
 
     @property
     def may_be_declared(self) -> bool:
@@ -118,10 +124,11 @@ class MergeOutput:
         if not self._emitted:
             return
         batches, self._emitted = self._emitted, []
+        received_s = asyncio.get_running_loop().time() if self._received_s is None else self._received_s
         supporters = [n for b in batches for n in self.merge.supporters(b)] if self._with_marks else []
         for message in encoded(batches, self._frames, self._limits):
             self.journal.append(message)
-            self.release.emit(message.data, message.elements)
+            self.release.emit(message.data, message.elements, received_s)
             if supporters and message.inserts:
                 counts, supporters = supporters[: message.inserts], supporters[message.inserts :]
                 self.then(partial(self.fanout.mark, marks(counts)))
@@ -138,6 +145,7 @@ class MergeOutput:
         if self.durable is not None and self._is_used:
             self.facts.note(self.release.changes, self)
         self.release.end_turn(self.merge.stable_point)
+        self._received_s = None
 
     # Where it begins.
 

@@ -24,8 +24,8 @@ from lmerge.service.output.transaction import Changes
 _GROUP_BYTES: Final = 1024
 
 Effect: TypeAlias = Callable[[], None]
-QueuedMessage: TypeAlias = tuple[bytes, int]
-"""A message, and the number of elements in it."""
+QueuedMessage: TypeAlias = tuple[bytes, int, float]
+"""A message, the number of elements in it, and when what caused it was received: see ``Fanout.offer``."""
 
 
 class OutputCommitter(Protocol):
@@ -66,9 +66,9 @@ class ReleaseQueue:
     def stable_point(self) -> int:
         return self._fanout.stable_point
 
-    def emit(self, data: bytes, elements: int) -> None:
+    def emit(self, data: bytes, elements: int, received_s: float) -> None:
         """Add a message at this point, for all subscribers that are registered before it."""
-        self._entries.append((data, elements))
+        self._entries.append((data, elements, received_s))
 
     def then(self, effect: Effect) -> None:
         """Add an effect at this point."""
@@ -115,7 +115,7 @@ class ReleaseQueue:
             self._settled.set()
 
     def _out(self, group: CommitGroup) -> None:
-        self._fanout.stable_point = group.stable_point
+        self._fanout.reach(group.stable_point)
         for entry in group.entries:
             if isinstance(entry, tuple):
                 self._fanout.offer(*entry)

@@ -165,7 +165,9 @@ async def test_a_fenced_publisher_commits_nothing_and_takes_nothing_away() -> No
         late._owner = PartOwner(MERGE, "a")
         listed = [pb.PublishRequest.Commit.Part(partition=0)]
         await late._commit(
-            world.server._registry.hubs[MERGE], pb.PublishRequest.Commit(sequence=1, query=QUERY, batch=1, parts=listed)
+            world.server._registry.hubs[MERGE],
+            pb.PublishRequest.Commit(sequence=1, query=QUERY, batch=1, parts=listed),
+            received_s=0.0,
         )
         await commit(new, 1, (0, 0), elements=1)
         assert (await new.acked()).sequence == 1

@@ -75,7 +75,7 @@ class HubInput:
         received = self.hub.frames.read_publish(message)
         assert not isinstance(received, pb.PublishRequest)
         batch: AnyBatch = received.decode(DEFAULT_LIMITS)
-        await self.hub.put(self, self.sequence, batch, len(message))
+        await self.hub.put(self, self.sequence, batch, len(message), received_s=0.0)
 
 
 class SubscriberStream:
@@ -178,7 +178,7 @@ async def test_batches_with_one_sequence_are_acked_when_the_last_of_them_is_merg
     async with a_hub() as world:
         a = await world.input("a", "key")
         for at, (acked, inserts) in enumerate(((0, 1), (0, 2), (1, 3))):
-            await world.hub.put(a, 1, Batch.of([ins(str(at), at, 9)]), 64, base=at, is_last=at == 2)
+            await world.hub.put(a, 1, Batch.of([ins(str(at), at, 9)]), 64, received_s=0.0, base=at, is_last=at == 2)
             await world.settled()
             assert (a.acked, world.hub.state.merge.received.inserts) == (acked, inserts)
 

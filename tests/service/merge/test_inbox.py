@@ -27,7 +27,7 @@ class SilentSession:
 def work(number: int, elements: int = 1, wire_bytes: int = 10) -> Work:
     batch = Batch.of([Stable(at) for at in range(elements)]) if elements else EMPTY
     session: Any = SilentSession()
-    return Work(session, batch, number, number, 0, wire_bytes)
+    return Work(session, batch, number, number, 0, wire_bytes, 0.0)
 
 
 def taken(inbox: Inbox, elements: int) -> list[int]:

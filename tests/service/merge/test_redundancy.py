@@ -194,7 +194,7 @@ async def survivors_of_a_new_epoch() -> int:
             session = EndedSession()
             request = AttachRequest(name, None, frozenset({"key"}), None, InputRole.ACTIVE, None)
             await hub.inputs.attach(session, request)
-            await hub.put(session, 1, Batch.of([Insert(b"x", 1, 5), Stable(point)]), 64)
+            await hub.put(session, 1, Batch.of([Insert(b"x", 1, 5), Stable(point)]), 64, received_s=0.0)
     await hub.task.settled(lambda: None)
     survives = hub.state.survives_losses
     await hub.close()

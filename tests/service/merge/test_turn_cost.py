@@ -74,7 +74,7 @@ async def calls_a_batch(engine: str, batches_a_turn: int, settings: Settings) ->
     for turn in range(WARM + TURNS):
         for at in range(turn * batches_a_turn, (turn + 1) * batches_a_turn):
             for session, batches in zip(sessions, work, strict=True):
-                await hub.put(session, at + 1, batches[at], 64)
+                await hub.put(session, at + 1, batches[at], 64, received_s=0.0)
         if turn >= WARM:
             threading.setprofile(count)
             sys.setprofile(count)

@@ -50,7 +50,7 @@ async def turns_with(subscribers: int) -> tuple[int, list[int]]:
     await hub.inputs.attach(session, AttachRequest("a", None, frozenset(), None, InputRole.ACTIVE, None))
     before = hub.state.turns
     for at in range(BATCHES):
-        await hub.put(session, at + 1, Batch.of([Insert(b"%d" % at, at, at + 10)]), 64)
+        await hub.put(session, at + 1, Batch.of([Insert(b"%d" % at, at, at + 10)]), 64, received_s=0.0)
         await later(0.001)
     turns = hub.state.turns - before
     await later(0.2)
