@@ -70,6 +70,14 @@ def test_its_runbook_answers_the_four_questions(alert: Alert) -> None:
     assert parts[0].startswith(f"# {alert.name}\n")
 
 
+@EVERY_ALERT
+def test_a_real_fault_provokes_it_and_its_runbook_names_that_test(alert: Alert) -> None:
+    faults = re.split(r"^async def ", (ROOT / "tests/monitoring/test_faults.py").read_text(), flags=re.MULTILINE)
+    provoking = [test.split("(")[0] for test in faults if f'fault(watched, "{alert.name}"' in test]
+    assert provoking
+    assert any(f"`{name}`" in (ROOT / runbook_path(alert)).read_text() for name in provoking)
+
+
 def test_every_runbook_belongs_to_an_alert() -> None:
     kept = {str(path.relative_to(ROOT)) for path in (ROOT / "docs/runbooks").glob("*.md")}
     assert kept == {runbook_path(alert) for alert in ALERTS}
