@@ -16,7 +16,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,10 +93,11 @@ def kill_rest(group: int, run: str, name: str) -> None:
         found.signal(signal.SIGKILL)
 
 
-def end_all(run: str, recorded: Iterable[ProcessId] = ()) -> list[int]:
+def end_all(run: str, recorded: Iterable[ProcessId] = (), *, besides: Collection[str] = ()) -> list[int]:
     """Send SIGKILL to all that belongs to a run: the recorded processes with their groups, and what has its mark.
 
-    Returns the numbers of the processes that ran. Nothing that was asked to end runs when this returns, but for
+    ``besides``: names whose processes, and what they have started, are left. Returns the numbers of the processes that
+    ran. Nothing that was asked to end runs when this returns, but for
     processes that the system cannot end now, such as one that waits for a disk.
     """
     ended = []
@@ -105,7 +106,8 @@ def end_all(run: str, recorded: Iterable[ProcessId] = ()) -> list[int]:
             ended.append(process.pid)
             kill_group(process.pid)  # each leads a group of its own
             process.signal(signal.SIGKILL)
-    while found := [process for process in marked(run) if process.pid not in ended]:
+    spared = {process for name in besides for process in marked(run, name)}
+    while found := [process for process in marked(run) if process.pid not in ended and process not in spared]:
         for process in found:  # a process may start another one until it is dead: look again
             ended.append(process.pid)
             process.signal(signal.SIGKILL)

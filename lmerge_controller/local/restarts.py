@@ -36,10 +36,10 @@ class RestartRule:
 
 @dataclass
 class RestartPace:
-    """The waits of one process."""
+    """The waits of one process. ``failures``: its ends in a row without a good run."""
 
     rule: RestartRule
-    _failures: int = 0
+    failures: int = 0
     _starts: deque[float] = field(default_factory=deque)
 
     def started(self, now_s: float) -> None:
@@ -51,9 +51,9 @@ class RestartPace:
     def ended(self, now_s: float, ran_s: float) -> float:
         """Return how many seconds to wait before the next start. ``ran_s``: how long it ran; 0 if it did not start."""
         if ran_s >= self.rule.ran_well_s:
-            self._failures = 0
-        wait_s = min(self.rule.cap_s, self.rule.first_s * 2.0 ** min(self._failures, 32))
-        self._failures += 1
+            self.failures = 0
+        wait_s = min(self.rule.cap_s, self.rule.first_s * 2.0 ** min(self.failures, 32))
+        self.failures += 1
         if len(self._starts) == self.rule.per_minute_max:
             wait_s = max(wait_s, self._starts[0] + MINUTE_S - now_s)
         return wait_s

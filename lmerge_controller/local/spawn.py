@@ -39,6 +39,9 @@ except OSError as problem:
     sys.exit(f"cannot run {sys.argv[2]!r}: {problem.strerror}")
 """
 
+# A checkpoint of a merge is a subscription that waits for the first stable point: 10 s by its own limit.
+PREPARE_S_MAX: Final = 30.0
+
 
 class CannotStart(Unavailable):
     """The system does not start the process."""
@@ -48,9 +51,9 @@ class CannotStart(Unavailable):
 class ProcessCommand:
     """What to run.
 
-    ``words``: the program and its arguments. ``environment``: added to the supervisor's. ``folder``: its working
+    ``argv``: the program and its arguments. ``environment``: added to the supervisor's. ``folder``: its working
     folder. ``grace_s``: how long it may take to end after SIGTERM. ``runs_once``: exit code 0 means that its work is
-    done, and it is not started again.
+    done, and it is not started again. ``prepare``: a command that runs to its end before each start.
     """
 
     name: str
@@ -60,6 +63,7 @@ class ProcessCommand:
     folder: Path = field(default_factory=Path.cwd)
     grace_s: float = 10.0
     runs_once: bool = False
+    prepare: tuple[str, ...] = ()
 
 
 class RunningProcess(Protocol):
@@ -97,13 +101,31 @@ class LocalSpawner:
 
     async def start(self, command: ProcessCommand) -> RunningProcess:
         """Start a process. Raises CannotStart."""
+        if command.prepare:
+            await self._prepare(command)
+        return _OwnChild(await self._spawn(command, command.argv), self.run, command.name)
+
+    async def _prepare(self, command: ProcessCommand) -> None:
+        """Run what comes before the start. Raises CannotStart if it fails, or takes longer than PREPARE_S_MAX."""
+        child = _OwnChild(await self._spawn(command, command.prepare), self.run, command.name)
+        try:
+            code = await asyncio.wait_for(child.wait(), PREPARE_S_MAX)
+        except asyncio.TimeoutError:
+            raise CannotStart(f"what comes before its start took longer than {PREPARE_S_MAX:.0f} s") from None
+        finally:
+            child.kill_all()
+        if code != 0:
+            lines = command.log.last_lines(1)
+            raise CannotStart(f"what comes before its start ended with exit code {code}: {''.join(lines)}")
+
+    async def _spawn(self, command: ProcessCommand, argv: Sequence[str]) -> asyncio.subprocess.Process:
         try:
             log = command.log.opened()
         except OSError as problem:
             raise CannotStart(f"cannot write the log {str(command.log.path)!r}: {problem.strerror}") from None
         try:
-            process = await asyncio.create_subprocess_exec(
-                *self._tied(command.argv),
+            return await asyncio.create_subprocess_exec(
+                *self._tied(argv),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -113,10 +135,9 @@ class LocalSpawner:
             )
         except (OSError, ValueError) as problem:
             reason = problem.strerror if isinstance(problem, OSError) else str(problem)
-            raise CannotStart(f"cannot run {command.argv[0]!r} in {str(command.folder)!r}: {reason}") from None
+            raise CannotStart(f"cannot run {argv[0]!r} in {str(command.folder)!r}: {reason}") from None
         finally:
             os.close(log)
-        return _OwnChild(process, self.run, command.name)
 
     async def adopt(self, process: ProcessId, name: str) -> RunningProcess | None:
         """Return a process of an earlier supervisor; None if it has ended, or the system cannot watch it."""

@@ -51,7 +51,8 @@ class ProcessStatus:
     """One supervised process.
 
     ``process``: while it runs. ``starts``: how often it was started. ``ended``: how its last life ended, as text; empty
-    if none has. ``wait_s``: how long it waits for its next start, in seconds, in phase waiting.
+    if none has; ``exit_code``: of that life, None if it is not known. ``exits``: how often in a row it has ended
+    without a good run. ``wait_s``: how long it waits for its next start, in seconds, in phase waiting.
     """
 
     name: str
@@ -59,6 +60,8 @@ class ProcessStatus:
     process: ProcessId | None = None
     starts: int = 0
     ended: str = ""
+    exit_code: int | None = None
+    exits: int = 0
     wait_s: float = 0.0
 
 
@@ -111,19 +114,30 @@ class Supervisor:
         kept.task = asyncio.create_task(kept.keep(), name=command.name)
         kept.task.add_done_callback(self._check)
 
-    async def stop(self, name: str) -> None:
-        """End a process and forget it. Returns when it, and what it has started, has ended."""
+    async def stop(self, name: str, *, grace_s: float | None = None) -> None:
+        """End a process and forget it. Returns when it, and what it has started, has ended.
+
+        ``grace_s``: how long it may take to end by itself; None: as its command states.
+        """
         kept = self._kept.get(name)
         if kept is not None:
+            if grace_s is not None:
+                kept.grace_s = grace_s
             kept.stopping.set()
             assert kept.task is not None
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait({kept.task})
-            self._kept.pop(name, None)
+            await asyncio.wait({kept.task})
+            if self._kept.get(name) is kept:
+                del self._kept[name]
 
     async def stop_all(self) -> None:
         """End all processes, side by side."""
         await asyncio.gather(*(self.stop(name) for name in list(self._kept)))
+
+    def fail(self, error: BaseException) -> None:
+        """End the context with ``error``, a mistake in what uses the supervisor."""
+        assert self._failed is not None
+        if not self._failed.done():
+            self._failed.set_exception(error)
 
     async def failed(self) -> None:
         """Wait for a mistake in the supervisor itself, and raise it."""
@@ -131,9 +145,9 @@ class Supervisor:
         await asyncio.shield(self._failed)
 
     def _check(self, task: asyncio.Task[None]) -> None:
-        assert self._failed is not None
-        if not task.cancelled() and task.exception() is not None and not self._failed.done():
-            self._failed.set_exception(task.exception() or AssertionError)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self.fail(error)
 
     async def _bound_logs(self) -> None:
         while True:
@@ -156,6 +170,7 @@ class _Kept:
         self.status = ProcessStatus(command.name, SupervisedPhase.STARTING)
         self.stopping = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
+        self.grace_s = command.grace_s
         self._command = command
         self._pace = pace
         self._spawner = spawner
@@ -173,6 +188,7 @@ class _Kept:
                 await self.stopping.wait()
             if not self.stopping.is_set():
                 wait_s = self._pace.ended(now(), now() - began_s)
+                self.status = replace(self.status, exits=self._pace.failures)
                 self._log(f"{self.status.ended}; it is started again in {wait_s:.1f} s")
                 self._report(SupervisedPhase.WAITING, wait_s=wait_s)
                 with suppress(asyncio.TimeoutError):
@@ -187,7 +203,7 @@ class _Kept:
         try:
             running = running or await self._spawner.start(self._command)
         except CannotStart as problem:
-            self.status = replace(self.status, starts=self.status.starts + 1, ended=str(problem))
+            self.status = replace(self.status, starts=self.status.starts + 1, ended=str(problem), exit_code=None)
             return None
         self.status = replace(self.status, starts=self.status.starts + 1)
         ended = asyncio.ensure_future(running.wait())
@@ -199,7 +215,7 @@ class _Kept:
         await asyncio.wait({ended}, timeout=KILLED_S_MAX)
         code = ended.result() if ended.done() else None
         ended.cancel()
-        self.status = replace(self.status, ended=how_it_ended(code))
+        self.status = replace(self.status, ended=how_it_ended(code), exit_code=code)
         return code
 
     async def _until_ended(self, running: RunningProcess, ended: asyncio.Future[int | None]) -> None:
@@ -213,7 +229,7 @@ class _Kept:
         if not ended.done():
             self._report(SupervisedPhase.STOPPING, process=running.id)
             running.terminate()
-            await asyncio.wait({ended}, timeout=self._command.grace_s)
+            await asyncio.wait({ended}, timeout=self.grace_s)
 
     def rotate_log(self) -> None:
         with suppress(OSError):  # a full disk: the process goes on, and its log is looked at again

@@ -37,7 +37,7 @@ DEFECTS = (
     Defect(
         "local processes: one that ignores SIGTERM is waited for without a limit",
         f"{LOCAL}/supervisor.py",
-        "            await asyncio.wait({ended}, timeout=self._command.grace_s)",
+        "            await asyncio.wait({ended}, timeout=self.grace_s)",
         "            await asyncio.wait({ended})",
         f"{TESTS}/test_supervisor.py::test_a_process_that_does_not_end_is_killed_after_its_grace",
     ),
@@ -65,7 +65,7 @@ DEFECTS = (
     Defect(
         "local processes: a good run does not begin the waits anew",
         f"{LOCAL}/restarts.py",
-        "            self._failures = 0\n",
+        "            self.failures = 0\n",
         "            pass\n",
         f"{TESTS}/test_restarts.py::test_a_good_run_begins_the_waits_anew",
     ),

@@ -10,9 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from lmerge.client import describe_merge
+from lmerge.errors import Unavailable, UnknownMerge
 from lmerge_controller.local.log_file import LogFile
 from lmerge_controller.local.spawn import ProcessCommand
 from lmerge_controller.local.supervisor import ProcessStatus, SupervisedPhase
+from lmerge_controller.model.query import ReplicatedQuery
+from lmerge_controller.model.reading import parse_query
 
 PYTHON = (sys.executable, "-I", "-S", "-c")
 # A process that runs until it is ended.
@@ -89,3 +93,43 @@ def is_alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
         return False
+
+
+DESCRIPTION = """
+apiVersion: lmerge.dev/v1alpha1
+kind: ReplicatedQuery
+metadata: {name: q}
+spec:
+  merge: {certifyInterval: 43200000000}
+  servers: {count: 2}
+  versions:
+    - name: v1
+      run: {replica: aggressive, args: [--speed, "4", --last, "2013-03-31", --start, "{started}"]}
+      alternatives:
+        - {replica: conservative, args: [--speed, "4", --last, "2013-03-31", --start, "{started}"]}
+    - name: gone
+      run: {command: [no-such-program]}
+    - name: done
+      run: {command: ["true"]}
+  active: v1
+  replicas: 2
+  restart: {backoffSeconds: 0.05, backoffMaxSeconds: 1}
+"""
+
+
+def described(folder: Path, text: str = DESCRIPTION) -> ReplicatedQuery:
+    """Return the query of a description whose file is in ``folder``."""
+    return parse_query(text, folder=str(folder))
+
+
+async def joined(address: str, merge: str, replicas: set[str]) -> None:
+    """Wait until exactly these replicas have joined at a server."""
+    while await asyncio.to_thread(_joined, address, merge) != replicas:  # noqa: ASYNC110 - another process
+        await asyncio.sleep(0.005)
+
+
+def _joined(address: str, merge: str) -> set[str]:
+    try:
+        return {found.replica for found in describe_merge(address, merge).inputs if found.state == "joined"}
+    except (UnknownMerge, Unavailable):
+        return set()

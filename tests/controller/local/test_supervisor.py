@@ -239,6 +239,20 @@ async def test_processes_end_when_their_supervisor_is_killed(tmp_path: Path) -> 
     assert end_all(run) == []
 
 
+async def test_what_comes_before_a_start_runs_before_each_and_its_failure_is_the_reason(tmp_path: Path) -> None:
+    prepare = (*PYTHON, "print('prepared', flush=True)")
+    async with World() as world:
+        world.supervisor.start(command(tmp_path, "raise SystemExit(1)", prepare=prepare), SOON)
+        world.supervisor.start(
+            command(tmp_path, ENDLESS, name="q", prepare=(*PYTHON, "raise SystemExit('no merge yet')")), NEVER
+        )
+        failed = await world.watched.until(lambda status: status.name == "q" and bool(status.ended))
+        assert failed.ended == "what comes before its start ended with exit code 1: no merge yet"
+        assert failed.process is None
+        await world.watched.life(3)
+    assert (tmp_path / "p.log").read_text().count("prepared") >= 3
+
+
 def test_programs_that_cannot_run_are_named_before_anything_starts(tmp_path: Path) -> None:
     (tmp_path / "plain").write_text("text")
     check_runs([sys.executable], tmp_path, {})
