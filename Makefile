@@ -31,7 +31,7 @@ quietly = { log=$$(mktemp) && { $(1) >"$$log" 2>&1 || { status=$$?; cat "$$log" 
 	rm -f "$$log"; }; }
 pip_install = $(call quietly,$(BIN)/python -m pip install $(1))
 
-.PHONY: bench-against bench-stale check demo docs test demo-bare test-bare spark-test test-long lint types wire defects bench soak native native-check missing clean help
+.PHONY: bench-against bench-stale check demo docs test demo-bare test-bare spark-test test-long lint types wire crd defects bench soak native native-check missing clean help
 
 help:
 	@echo "make demo       replicas of a year of flights, one in Spark; kills the leading one; a verdict"; \
@@ -45,6 +45,7 @@ help:
 	echo "make soak       an hour under load, with kills: is memory flat, is anything lost"; \
 	echo "make docs       the documentation site, in build/site"; \
 	echo "make wire       generate the code of proto/ again"; \
+	echo "make crd        generate the chart's CustomResourceDefinition again"; \
 	echo "make monitoring write the alerts and dashboards of monitoring/ again"; \
 	echo "make native     build the native core again, in place"; \
 	echo "make clean      remove the virtual environment and caches"
@@ -141,6 +142,9 @@ wire-check: $(VENV)/.dev
 
 wire: $(VENV)/.dev
 	@$(BIN)/python scripts/generate_wire.py
+
+crd: $(VENV)/.dev
+	@$(BIN)/python scripts/generate_crd.py
 
 # Distributions package rustfmt and clippy apart from cargo. If one is missing, it is skipped, except in CI.
 cargo_tool = cd native && if [ -z "$(CI)$(LMERGE_REQUIRE_NATIVE)" ] && ! cargo $(1) --version >/dev/null 2>&1; \

@@ -48,4 +48,11 @@ DEFECTS = (
         "holder == self.identity",
         RULES_TEST + "test_a_leader_that_finds_another_holder_or_term_or_no_lease_leads_no_longer",
     ),
+    Defect(
+        "a status of an earlier term is accepted",
+        "lmerge_controller/kubernetes/crd.py",
+        "self.term >= oldSelf.term",
+        "self.term >= 0",
+        "tests/controller/kubernetes/test_crd.py::test_the_committed_definition_is_what_the_schema_gives",
+    ),
 )

@@ -6,6 +6,7 @@ reported. There is no controller-manager and no kubelet: nothing changes an obje
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -25,8 +26,9 @@ import yaml
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from lmerge_controller.kubernetes.api import Api, Json, Resource, connect
-from lmerge_controller.kubernetes.api_errors import ObjectExists
+from lmerge_controller.kubernetes.api import DEFINITIONS, QUERIES, Api, Json, Resource, connect
+from lmerge_controller.kubernetes.api_errors import ApiProblem, ObjectExists
+from lmerge_controller.kubernetes.crd import definition
 
 START_S_MAX = 60.0
 # Token -> (user, groups): an administrator, and a user who may do only what a test grants.
@@ -176,6 +178,19 @@ async def make_namespace(api: Api, name: str) -> str:
     with suppress(ObjectExists):
         await api.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     return name
+
+
+async def install_definition(api: Api) -> None:
+    """Install the definition of ReplicatedQuery, and wait until the API server serves it."""
+    with suppress(ObjectExists):
+        await api.create(DEFINITIONS, definition())
+    while True:
+        try:
+            await api.page(QUERIES, "default")
+        except ApiProblem:
+            await asyncio.sleep(0.005)
+        else:
+            return
 
 
 async def grant(api: Api, namespace: str, rules: list[Json]) -> None:
