@@ -1,8 +1,8 @@
 """What an alert is: a condition on metrics, for how long, what it means, and two examples.
 
 Texts contain ``{{ $labels.NAME }}`` and ``{{ $value }}`` of Prometheus. A condition contains ``{window}`` where a range
-of time stands. Both times of an alert are multiplied by the factor of a ``Pace``, so that a test on a real Prometheus
-need not wait for minutes: the condition itself stays the same.
+of time stands, and ``{seconds}`` where the same time stands as a number. All times of an alert are multiplied by the
+factor of a ``Pace``, so that a test on a real Prometheus need not wait for minutes: the condition stays the same.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ class Pace(NamedTuple):
 
     def condition(self, alert: Alert) -> str:
         """Return the expression of an alert."""
-        return alert.condition.replace("{window}", duration(self.window_s(alert)))
+        window_s = self.window_s(alert)
+        return alert.condition.replace("{window}", duration(window_s)).replace("{seconds}", f"{window_s:g}")
 
     def window_s(self, alert: Alert) -> float:
         """Return the window of an alert, in seconds."""

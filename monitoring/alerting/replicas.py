@@ -12,29 +12,25 @@ REPLICA_ALERTS: Final = (
         name="LmergeReplicaLagging",
         topic="replicas",
         severity=Severity.WARNING,
-        condition="changes(lmerge_input_stable_point_time[{window}]) == 0 and lmerge_input_lag_time > 0",
+        condition="lmerge_input_lag_seconds > {seconds}",
         for_s=60,
-        window_s=120,
+        window_s=60,
         summary="Replica {{ $labels.input }} of merge {{ $labels.merge }} does not keep up.",
-        description="On {{ $labels.instance }} the stable point of {{ $labels.input }} stands still, and other inputs "
-        "of merge {{ $labels.merge }} are ahead of it.",
+        description="On {{ $labels.instance }} the output of merge {{ $labels.merge }} passed the stable point of "
+        "{{ $labels.input }} {{ $value | humanizeDuration }} ago.",
         fires=AlertExample(
             {
-                f'lmerge_input_stable_point_time{{{_OF_FLIGHTS}, input="a"}}': "100+5x4 120x40",
-                f'lmerge_input_lag_time{{{_OF_FLIGHTS}, input="a"}}': "0x4 0+5x40",
-                f'lmerge_input_stable_point_time{{{_OF_FLIGHTS}, input="b"}}': "100+5x44",
-                f'lmerge_input_lag_time{{{_OF_FLIGHTS}, input="b"}}': "0x44",
+                f'lmerge_input_lag_seconds{{{_OF_FLIGHTS}, input="a"}}': "0x4 0+15x40",
+                f'lmerge_input_lag_seconds{{{_OF_FLIGHTS}, input="b"}}': "0x44",
             },
-            at_s=480,
+            at_s=240,
             labels={**_FLIGHTS, "input": "a"},
+            value="2m 45s",
         ),
         stays_silent=AlertExample(
             {
-                # One trails by a constant distance, and two have come to the end of their source together.
-                f'lmerge_input_stable_point_time{{{_OF_FLIGHTS}, input="a"}}': "100+5x44",
-                f'lmerge_input_lag_time{{{_OF_FLIGHTS}, input="a"}}': "30x44",
-                f'lmerge_input_stable_point_time{{{_OF_FLIGHTS}, input="b"}}': "400x44",
-                f'lmerge_input_lag_time{{{_OF_FLIGHTS}, input="b"}}': "0x44",
+                f'lmerge_input_lag_seconds{{{_OF_FLIGHTS}, input="a"}}': "50x44",  # it trails by a constant distance
+                f'lmerge_input_lag_seconds{{{_OF_FLIGHTS}, input="b"}}': "0x4 90x3 0x40",  # it has caught up
             },
             at_s=480,
         ),

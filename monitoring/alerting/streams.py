@@ -6,7 +6,8 @@ from monitoring.alerting.alert import EVERY, Alert, AlertExample, Severity
 
 _SERVER: Final = {"instance": "s1", "job": "lmerge"}
 _FLIGHTS: Final = {**_SERVER, "merge": "flights"}
-_OF_FLIGHTS: Final = '{instance="s1", job="lmerge", merge="flights"}'
+_FLIGHTS_TEXT: Final = 'instance="s1", job="lmerge", merge="flights"'
+_OF_FLIGHTS: Final = f"{{{_FLIGHTS_TEXT}}}"
 _ENDED: Final = "Inf " * 40  # the stable point of a stream that has ended; promtool repeats numbers only
 _OF_SECOND: Final = '{instance="s2", job="lmerge", merge="flights"}'
 
@@ -42,7 +43,7 @@ STREAM_ALERTS: Final = (
         name="LmergeStreamStalled",
         topic="streams",
         severity=Severity.CRITICAL,
-        condition=f"max by ({EVERY}, merge) (changes(lmerge_stable_point_time[{{window}}])) == 0 "
+        condition=f"min by ({EVERY}, merge) (lmerge_stable_pause_seconds) > {{seconds}} "
         f"and max by ({EVERY}, merge) (lmerge_stable_point_time) < +Inf "
         f"and max by ({EVERY}, merge) (lmerge_stable_point_time) > -Inf",
         for_s=60,
@@ -52,17 +53,23 @@ STREAM_ALERTS: Final = (
         "Readers receive nothing final.",
         fires=AlertExample(
             {
-                f"lmerge_stable_point_time{_OF_FLIGHTS}": "100+5x4 120x40",
-                f"lmerge_stable_point_time{_OF_SECOND}": "100+5x4 120x40",
+                f"lmerge_stable_pause_seconds{_OF_FLIGHTS}": "0x4 0+15x40",
+                f"lmerge_stable_pause_seconds{_OF_SECOND}": "0x4 0+15x40",
+                f"lmerge_stable_point_time{_OF_FLIGHTS}": "120x44",
+                f"lmerge_stable_point_time{_OF_SECOND}": "120x44",
             },
             at_s=600,
             labels={"job": "lmerge", "merge": "flights"},
         ),
         stays_silent=AlertExample(
             {
+                f"lmerge_stable_pause_seconds{_OF_FLIGHTS}": "0+15x44",
+                f"lmerge_stable_pause_seconds{_OF_SECOND}": "0x44",  # the other server goes on
                 f"lmerge_stable_point_time{_OF_FLIGHTS}": "120x44",
-                f"lmerge_stable_point_time{_OF_SECOND}": "100+5x44",  # the other server goes on
+                f"lmerge_stable_point_time{_OF_SECOND}": "100+5x44",
+                'lmerge_stable_pause_seconds{instance="s1", job="lmerge", merge="ended"}': "0+15x44",
                 'lmerge_stable_point_time{instance="s1", job="lmerge", merge="ended"}': f"7x4 {_ENDED}",
+                'lmerge_stable_pause_seconds{instance="s1", job="lmerge", merge="not-begun"}': "0+15x44",
                 'lmerge_stable_point_time{instance="s1", job="lmerge", merge="not-begun"}': "-Inf " * 44,
             },
             at_s=600,
@@ -102,6 +109,26 @@ STREAM_ALERTS: Final = (
     ),
     Alert(
         name="LmergeSubscriberBehind",
+        topic="streams",
+        severity=Severity.WARNING,
+        condition="lmerge_subscriber_lag_seconds > {seconds}",
+        for_s=60,
+        window_s=30,
+        summary="Subscriber {{ $labels.subscriber }} of merge {{ $labels.merge }} is behind.",
+        description="At {{ $labels.instance }} output of merge {{ $labels.merge }} has waited "
+        "{{ $value | humanizeDuration }} for {{ $labels.subscriber }}. When its queue is full, it is cut off.",
+        fires=AlertExample(
+            {f'lmerge_subscriber_lag_seconds{{{_FLIGHTS_TEXT}, subscriber="board"}}': "0x4 0+15x40"},
+            at_s=240,
+            labels={**_FLIGHTS, "subscriber": "board"},
+            value="2m 45s",
+        ),
+        stays_silent=AlertExample(
+            {f'lmerge_subscriber_lag_seconds{{{_FLIGHTS_TEXT}, subscriber="board"}}': "1x4 45x3 1x40"}, at_s=120
+        ),
+    ),
+    Alert(
+        name="LmergeSubscriberCutOff",
         topic="streams",
         severity=Severity.WARNING,
         condition="increase(lmerge_cut_off_subscribers_total[{window}]) > 0",

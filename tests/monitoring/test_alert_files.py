@@ -86,7 +86,7 @@ def test_every_runbook_belongs_to_an_alert() -> None:
 def test_names_are_unique_and_texts_are_sentences() -> None:
     assert len({alert.name for alert in ALERTS}) == len(ALERTS)
     assert [a.name for a in ALERTS if not (a.summary.endswith(".") and a.description.endswith("."))] == []
-    assert [a.name for a in ALERTS if "{window}" in a.condition and not a.window_s] == []
+    assert [a.name for a in ALERTS if bool(re.search("{(?:window|seconds)}", a.condition)) != bool(a.window_s)] == []
 
 
 def test_one_example_fires_and_the_other_does_not() -> None:
@@ -111,5 +111,8 @@ def test_a_fast_pace_shortens_windows_and_waits_and_changes_nothing_else() -> No
     alert = next(a for a in ALERTS if a.name == "LmergeStreamStalled")
     fast = Pace(factor=1 / 60, evaluation_s=0.25, window_s_min=2.0)
     assert fast.held(alert) == "1s"
-    assert fast.condition(alert) == Pace().condition(alert).replace("[5m]", "[5s]")
+    assert fast.condition(alert) == Pace().condition(alert).replace("> 300", "> 5")
+    assert fast.condition(ALERTS[-1]) == Pace().condition(ALERTS[-1])
+    gap = next(a for a in ALERTS if a.name == "LmergeGap")
+    assert fast.condition(gap) == Pace().condition(gap).replace("[10m]", "[10s]")
     assert fast.window_s(alert._replace(window_s=30)) == 2.0

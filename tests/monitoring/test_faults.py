@@ -154,16 +154,20 @@ async def test_a_stretch_of_time_that_no_replica_has_is_a_gap(program: Program, 
 
 
 @pytest.mark.long
-async def test_a_subscriber_that_does_not_read_is_behind(program: Program, tmp_path: Path) -> None:
+async def test_a_subscriber_that_does_not_read_is_behind_and_is_cut_off(program: Program, tmp_path: Path) -> None:
     with Fleet(tmp_path) as fleet:
         await fleet.serve()
         fleet.replicate("large", "--bytes", "200000")
         async with observed(program, fleet, "") as watched, grpc.aio.insecure_channel(fleet.addresses) as channel:
             await watched.holds("lmerge_attached_inputs == 1")
-            async with fault(watched, "LmergeSubscriberBehind", merge=MERGE):
+            async with (
+                fault(watched, "LmergeSubscriberBehind", merge=MERGE, subscriber="slow"),
+                fault(watched, "LmergeSubscriberCutOff", merge=MERGE),
+            ):
                 call = pb_grpc.LmergeStub(channel).Subscribe(pb.SubscribeRequest(merge=MERGE, subscriber="slow"))
             call.cancel()
             await watched.is_resolved("LmergeSubscriberBehind")
+            await watched.is_resolved("LmergeSubscriberCutOff")
 
 
 @pytest.mark.long
