@@ -23,12 +23,14 @@ from grpc_reflection.v1alpha import reflection
 from prometheus_client import CollectorRegistry
 
 from lmerge import native_build
+from lmerge.process_metrics import register_process
 from lmerge.service import log
 from lmerge.service.admin import commands, status
 from lmerge.service.admin.departure import Departure
 from lmerge.service.admin.http_server import HttpServer
-from lmerge.service.admin.metrics import AccessCollector, MergeCollector
+from lmerge.service.admin.metrics import MergeCollector
 from lmerge.service.admin.metrics_page import Pages
+from lmerge.service.admin.metrics_server import AccessCollector, ServerCollector
 from lmerge.service.call_context import CallContext, StageContext
 from lmerge.service.calls.publish import PublishSession
 from lmerge.service.calls.staging import StageCall
@@ -58,6 +60,7 @@ class Server:
         self.settings = settings
         self.port = settings.port
         self.http_port = settings.http_port
+        self._has_own_metrics = metrics is None  # another registry may have those of the process already
         self.metrics = metrics if metrics is not None else CollectorRegistry()
         self._started_at = time.monotonic()
         self._failure: BaseException | None = None
@@ -86,6 +89,9 @@ class Server:
                 self._http, self.http_port = http, http.port
             self.metrics.register(merges)
             self.metrics.register(AccessCollector(self._guard))
+            self.metrics.register(ServerCollector(self.settings, self._guard, self._registry))
+            if self._has_own_metrics:
+                register_process(self.metrics)
             await self._grpc.start()
         except BaseException:
             await self._grpc.stop(None)
@@ -171,6 +177,7 @@ class Server:
                 if renewed and self._http is not None:
                     await self._http.renew()
                 self._growth.look(self._registry.hubs)
+                self._registry.measure_store()
                 self._registry.staging.sweep(asyncio.get_running_loop().time())
         except Exception as bug:
             log.logger.exception("the watch failed")

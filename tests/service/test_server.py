@@ -94,7 +94,9 @@ async def test_metrics_count_what_was_merged() -> None:
         assert samples["lmerge_attached_inputs", MERGE] == 1
         assert samples["lmerge_stable_point_time", MERGE] == 4
         assert samples["lmerge_input_elements_total", "b", MERGE] == 0
-        assert all(family.name.startswith("lmerge_") and family.documentation for family in families)
+        assert all(
+            family.name.startswith(("lmerge_", "process_", "python_")) and family.documentation for family in families
+        )
 
 
 async def test_the_probes_answer() -> None:

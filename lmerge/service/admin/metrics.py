@@ -20,7 +20,6 @@ from lmerge.service.admin.status import lmerge_version
 from lmerge.service.merge.hub import Hub
 from lmerge.service.merge.registry import Registry
 from lmerge.service.merge.staged_parts import REASONS, Staging
-from lmerge.service.security.guard import REFUSALS, Guard
 
 
 class MergeCollector(Collector):
@@ -52,6 +51,7 @@ class MergeCollector(Collector):
         hubs = [self._registry.hubs[name] for name in names if name in self._registry.hubs]
         yield from _merge_counters(hubs)
         yield from _merge_gauges(hubs)
+        yield from _divergences(hubs)
         yield from input_families(hubs)
         yield from output_families(hubs)
 
@@ -63,29 +63,6 @@ class MergeCollector(Collector):
             yield
         finally:
             self._is_left_out = False
-
-
-class AccessCollector(Collector):
-    """Collects how many calls were refused, and whether the security files are in force as they are on disk."""
-
-    def __init__(self, guard: Guard) -> None:
-        self._guard = guard
-
-    def describe(self) -> Iterable[Metric]:
-        """Return nothing, as above."""
-        return ()
-
-    def collect(self) -> Iterator[Metric]:
-        refused = CounterMetricFamily("lmerge_refused_calls", "Calls refused or ended for security", labels=["reason"])
-        for reason in REFUSALS:
-            refused.add_metric([reason], self._guard.refused[reason])
-        broken = GaugeMetricFamily(
-            "lmerge_security_file_broken_bool", "1 if the file on disk is not in force", labels=["file"]
-        )
-        for name, file in (("access", self._guard.access), ("tls", self._guard.tls)):
-            if file is not None:
-                broken.add_metric([name], file.problem is not None)
-        yield from (refused, broken)
 
 
 def _info(name: str, label: str, value: str) -> Metric:
@@ -168,6 +145,17 @@ def _merge_gauges(hubs: list[Hub]) -> Iterator[Metric]:
         readers.add_metric([hub.name], len(state.subscribers))
         backlog.add_metric([hub.name], max((s.queued_bytes for s in state.subscribers.values()), default=0))
     yield from (live, inputs, losses, out, stable, live_bytes, held, disputed, silent, broken, queued, readers, backlog)
+
+
+def _divergences(hubs: list[Hub]) -> Iterator[Metric]:
+    last = GaugeMetricFamily(
+        "lmerge_last_divergence_timestamp_seconds", "When inputs differed last; none if never", labels=["merge"]
+    )
+    for hub in hubs:
+        at_us = hub.state.certifier.last_divergence_us
+        if at_us is not None:
+            last.add_metric([hub.name], at_us / 1e6)
+    yield last
 
 
 def _staged(staging: Staging) -> Iterator[Metric]:

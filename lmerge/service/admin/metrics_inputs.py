@@ -29,6 +29,7 @@ def input_families(hubs: list[Hub]) -> Iterator[Metric]:
     yield from _counters(hubs)
     yield from _positions(hubs)
     yield from _states(hubs)
+    yield from _feedback(hubs)
 
 
 def _counters(hubs: list[Hub]) -> Iterator[Metric]:
@@ -102,6 +103,15 @@ def _states(hubs: list[Hub]) -> Iterator[Metric]:
         for name in islice(gone, state.settings.inputs_per_merge):
             _add_state(states, hub.name, name, QUARANTINED)
     yield from (joined, states)
+
+
+def _feedback(hubs: list[Hub]) -> Iterator[Metric]:
+    sent = CounterMetricFamily("lmerge_feedback_messages", "Fast-forwards sent to lagging inputs", labels=["merge"])
+    skips = CounterMetricFamily("lmerge_feedback_skips", "Times that an input left out what is final", labels=["merge"])
+    for hub in hubs:
+        sent.add_metric([hub.name], hub.state.acks.fast_forwards)
+        skips.add_metric([hub.name], hub.state.skips)
+    yield from (sent, skips)
 
 
 def _add_state(family: GaugeMetricFamily, merge: str, name: str, state: str) -> None:

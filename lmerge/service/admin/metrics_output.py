@@ -30,6 +30,7 @@ def output_families(hubs: list[Hub]) -> Iterator[Metric]:
     yield from _deliveries(hubs)
     yield from _pauses(hubs)
     yield from _lags(hubs)
+    yield from _stores(hubs)
 
 
 def _deliveries(hubs: list[Hub]) -> Iterator[Metric]:
@@ -38,14 +39,16 @@ def _deliveries(hubs: list[Hub]) -> Iterator[Metric]:
         "Time from the arrival of a batch to the end of the write of its output, by message and subscriber",
         labels=["merge"],
     )
+    received = CounterMetricFamily("lmerge_received_bytes", "Bytes of batches received", labels=["merge"])
     output = CounterMetricFamily("lmerge_output_bytes", "Bytes of the output, encoded once", labels=["merge"])
     delivered = CounterMetricFamily("lmerge_delivered_bytes", "Bytes written to subscribers", labels=["merge"])
     for hub in hubs:
         fanout = hub.state.output.fanout
         add_durations(latency, [hub.name], fanout.added_latency)
+        received.add_metric([hub.name], hub.state.received_bytes)
         output.add_metric([hub.name], fanout.output_bytes)
         delivered.add_metric([hub.name], fanout.delivered_bytes)
-    yield from (latency, output, delivered)
+    yield from (latency, received, output, delivered)
 
 
 def _pauses(hubs: list[Hub]) -> Iterator[Metric]:
@@ -80,6 +83,21 @@ def _lags(hubs: list[Hub]) -> Iterator[Metric]:
             size.add_metric([hub.name, lag.label], lag.bytes)
         waiting.add_metric([hub.name], sum(s.queued_bytes for s in hub.state.subscribers.values()))
     yield from (seconds, size, waiting)
+
+
+def _stores(hubs: list[Hub]) -> Iterator[Metric]:
+    size = GaugeMetricFamily("lmerge_store_bytes", "Size of the store and its log", labels=["merge"])
+    waiting = GaugeMetricFamily("lmerge_store_waiting_bytes", "Changes that wait for their commit", labels=["merge"])
+    errors = CounterMetricFamily("lmerge_store_errors", "Commits that failed and are tried again", labels=["merge"])
+    commits = HistogramMetricFamily("lmerge_store_commit_seconds", "Time that a commit takes", labels=["merge"])
+    for hub in hubs:
+        durable = hub.state.output.durable
+        if durable is not None:
+            size.add_metric([hub.name], durable.store.bytes)
+            waiting.add_metric([hub.name], hub.state.output.release.waiting_bytes)
+            errors.add_metric([hub.name], durable.errors)
+            add_durations(commits, [hub.name], durable.commit_seconds)
+    yield from (size, waiting, errors, commits)
 
 
 def worst_lags(hub: Hub, now_s: float) -> list[SubscriberLag]:

@@ -29,6 +29,7 @@ class Acks:
         self._inputs = inputs
         self._lives = lives
         self._settings = settings
+        self.fast_forwards = 0  # sent to all inputs together
         self._stable_timer: asyncio.TimerHandle | None = None
         self._feedback_timer: asyncio.TimerHandle | None = None
 
@@ -80,3 +81,4 @@ class Acks:
             inp = self._inputs[name]
             inp.life.fast_forwarded_to = stable_point
             inp.session.fast_forward(stable_point)
+            self.fast_forwards += 1

@@ -35,6 +35,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Final, NamedTuple
 
+from lmerge import clock
 from lmerge.core.batch import AnyBatch
 from lmerge.core.detaching import DetachCause, InputDetached
 from lmerge.core.divergence.compared_input import DivergenceReport
@@ -107,6 +108,7 @@ class Certifier:
         self._name = name
         self._save = save
         self._settings = settings
+        self.last_divergence_us: int | None = None  # wall clock
         self.cutover_to = ""  # while one goes on
         self._changed = True  # whether other inputs may count since the last ``settle``
         self._watchers: set[asyncio.Event] = set()
@@ -361,6 +363,7 @@ class Certifier:
             self._save(DISPUTED, json.dumps([bounds(index, interval)[0] for index in sorted(self._disputed)]))
 
     def _log_divergence(self, divergence: Divergence) -> None:
+        self.last_divergence_us = clock.wall_us()
         names, others = (divergence.outvoted, " from the others") if divergence.outvoted else (divergence.digests, "")
         self._occurrences.note(OccurrenceKind.DIFFERED, f"{', '.join(names)} differ{others} in {_interval(divergence)}")
         log.event(

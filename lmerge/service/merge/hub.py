@@ -117,6 +117,7 @@ class Hub:
         and only the batch that ``is_last`` is acked. ``received_s``: when its message was read, on the loop's clock.
         """
         self.task.check_open()
+        self.state.received_bytes += wire_bytes
         await self.task.inbox.room()
         acked = sequence if is_last else 0
         pieces = [batch] if batch.count <= self._turn_elements else list(split_batch(batch, self._piece_limits))

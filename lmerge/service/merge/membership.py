@@ -119,6 +119,7 @@ class Membership:
                 f"input {inp.name!r} of merge {state.name!r} cannot skip to {show_time(until)}: the merge is only at "
                 f"{show_time(state.merge.stable_point)}; attach again with that join_at"
             )
+        state.skips += 1
         inp.life.skipped_until = max(until, inp.life.skipped_until or until)
         state.certifier.skipped(inp.name, until)
 

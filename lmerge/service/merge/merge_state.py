@@ -81,6 +81,8 @@ class MergeState:
         self.switches: Final[deque[str]] = deque(maxlen=settings.switches_remembered)
         self.turns = 0
         self.turn_seconds = 0.0
+        self.received_bytes = 0  # of batches, as they came on the wire
+        self.skips = 0  # of all inputs
         self.staged_commits = 0  # commits whose parts were all staged here
         self.missed_commits = 0  # commits of which a part was missing
 

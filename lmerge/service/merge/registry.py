@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from lmerge.errors import Draining, LimitExceeded, UnknownMerge, UsageError
 from lmerge.service import log
@@ -31,6 +31,7 @@ class Registry:
         self._on_crash = on_crash
         self._pool = ThreadPoolExecutor(settings.merge_threads, "merge")  # starts its threads when they are needed
         self._folder: StoreFolder | None = None
+        self._measured: Future[None] | None = None
         self._disk = ThreadPoolExecutor(settings.store_threads, "store")
         self._awaited: dict[str, list[asyncio.Future[Hub]]] = {}
 
@@ -125,6 +126,16 @@ class Registry:
                 waiters.remove(waiter)
             if not waiters and self._awaited.get(name) is waiters:
                 del self._awaited[name]
+
+    @property
+    def store_free_bytes(self) -> int | None:
+        """The space that the file system of the store has left; None if there is no store."""
+        return None if self._folder is None else self._folder.free_bytes
+
+    def measure_store(self) -> None:
+        """Measure the free space, in a thread. A disk that does not answer is not measured twice at a time."""
+        if self._folder is not None and (self._measured is None or self._measured.done()):
+            self._measured = self._disk.submit(self._folder.measure)
 
     async def drain(self) -> None:
         """Take nothing new; merge and send what was received."""

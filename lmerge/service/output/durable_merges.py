@@ -29,6 +29,7 @@ from lmerge.core.policy import Show, parse_policy
 from lmerge.core.resume import OutputReplay
 from lmerge.errors import MergeSpoiled, StoreDamaged, StoreFull, StoreInUse, SubscriberTooSlow, UsageError
 from lmerge.files import PRIVATE_FILE, make_folder, sync_path
+from lmerge.histogram import DurationCounts
 from lmerge.service import log
 from lmerge.service.output.fanout import Message
 from lmerge.service.output.journal import History, Segment
@@ -61,12 +62,18 @@ class RecoveredMerge(NamedTuple):
 
 
 class DurableOutput:
-    """Writes and reads the store of one merge in a thread. ``status``: ``durable``, or what is wrong."""
+    """Writes and reads the store of one merge in a thread. ``status``: ``durable``, or what is wrong.
+
+    ``errors``: attempts to commit that found no room, or a disk that failed. ``commit_seconds``: the commits that
+    succeeded.
+    """
 
     def __init__(self, store: Store, name: str, executor: Executor, settings: Settings) -> None:
         self.store = store
         self.status = DURABLE
         self.full: StoreFull | None = None
+        self.errors = 0
+        self.commit_seconds: Final = DurationCounts()
         self._waiting: list[asyncio.Future[StoreFull]] = []  # futures of ``trouble``, done when the store is full
         self._name = name
         self._executor = executor
@@ -77,14 +84,17 @@ class DurableOutput:
         """Commit the changes; try again until it succeeds. Raises StoreDamaged."""
         loop = asyncio.get_running_loop()
         while True:
+            started_s = loop.time()
             try:
                 await loop.run_in_executor(
                     self._executor, self.store.commit, changes, self._frames, self._settings.batch_limits
                 )
             except StoreFull as problem:
+                self.errors += 1
                 self._note(problem)
                 await asyncio.sleep(self._settings.store_retry_s)
             else:
+                self.commit_seconds.observe(loop.time() - started_s)
                 self._note(None)
                 return
 
@@ -149,6 +159,17 @@ class StoreFolder:
         except OSError:
             os.close(self._lock)
             raise StoreInUse(f"cannot use {str(self.path)!r} as a store: another server has it") from None
+        self.free_bytes: int | None = None
+        self.measure()
+
+    def measure(self) -> None:
+        """Measure the space that the file system has left for this process: ``free_bytes``, None if it fails."""
+        try:
+            found = os.statvfs(self.path)
+        except OSError:
+            self.free_bytes = None
+        else:
+            self.free_bytes = found.f_bavail * found.f_frsize
 
     def close(self) -> None:
         """Release the lock."""

@@ -75,6 +75,7 @@ class Store:
         self._commits = 0
         self._mark_synced_s = -_MARK_SYNC_S
         self.mark_problem: str | None = None  # found by ``load``
+        self.bytes = 0  # of the file and SQLite's log, after the last commit
 
     @property
     def mark(self) -> Path:
@@ -97,6 +98,7 @@ class Store:
                 raise
             self._commits += 1
             self._mark()
+            self._measure()
             if any(one.forgotten or one.is_reset for one in changes):
                 self._shrink(connection)
 
@@ -216,6 +218,10 @@ class Store:
             self._mark()  # for zero commits: from now on the mark always exists
         elif version != VERSION or run("PRAGMA application_id").fetchone()[0] != _APPLICATION:
             raise self._damaged(f"it is not a store of version {VERSION}")
+
+    def _measure(self) -> None:
+        with suppress(OSError):
+            self.bytes = sum(path.stat().st_size for path in (self.path, self.path.with_name(self.path.name + "-wal")))
 
     def _shrink(self, connection: sqlite3.Connection) -> None:
         free = connection.execute("PRAGMA freelist_count").fetchone()[0]

@@ -19,6 +19,7 @@ import grpc
 from lmerge.errors import LmergeError, UsageError
 from lmerge.pem import load_pair, reason_of
 from lmerge.service import log
+from lmerge.service.security.cert_expiry import expiries_of
 from lmerge.service.security.reloaded_files import read_bounded, stamp_of
 
 # A handshake begins some microseconds after it has asked for the configuration; see `_changed_configuration`.
@@ -28,11 +29,15 @@ _PAUSE_S: Final = 0.05
 
 
 class TlsFiles:
-    """The files that are in force. ``problem``: why the present files are not in force; None if they are."""
+    """The files that are in force. ``problem``: why the present files are not in force; None if they are.
+
+    ``expiries``: when the first certificate of each file expires, in seconds since the epoch.
+    """
 
     def __init__(self, cert: str, key: str, client_ca: str | None = None) -> None:
         """Read the files. Raises UsageError if they cannot be used."""
         self.problem: str | None = None
+        self.expiries: dict[str, float] = {}
         self.requires_client_certificate = client_ca is not None
         self._paths = {"certificate": Path(cert), "key": Path(key)}
         if client_ca is not None:
@@ -107,6 +112,7 @@ class TlsFiles:
                 path = str(self._paths["client CA"])
                 raise UsageError(f"client CA {path!r} cannot be used: {reason_of(problem)}") from None
             context.verify_mode = ssl.CERT_OPTIONAL
+        self.expiries = expiries_of({what: pem for what, pem in pems.items() if what != "key"})
         self._context = context
         self._pending_s = time.monotonic()
         self._pending = grpc.ssl_server_certificate_configuration([(pems["key"], pems["certificate"])], client_ca)

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import re
+import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import aiohttp
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from service_world import MERGE, RawReader, World, ins, stable
 
+from lmerge.errors import StoreFull
 from lmerge.histogram import DurationCounts
+from lmerge.process_metrics import register_process
 from lmerge.service.server import Server
 from lmerge.service.settings import Settings
+from lmerge.wire.generated import lmerge_pb2 as pb
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "metrics.md"
 
@@ -182,6 +189,86 @@ async def test_series_are_bounded_whoever_subscribes_and_the_page_counts_them_ri
         assert f"Each input adds {by_input.count('a')}," in text
         own = [labels for _, labels in page.samples if not dict(labels).keys() & {"input", "subscriber"}]
         assert f"A merge has {sum(('merge', MERGE) in labels for labels in own)} series of its own" in text
+
+
+async def test_a_store_reports_its_commits_its_size_and_its_room(tmp_path: Path) -> None:
+    async with World(http_port=0, store=str(tmp_path / "store"), check_interval_s=0.05) as world:
+        bare = await scrape(world)
+        a = await world.publisher("a")
+        for at in range(1, 6):
+            await a.merged(ins("x" * 10_000, at, 9), stable(at))
+        page = await scrape(world)
+        assert page("lmerge_store_commit_seconds_count") >= 5
+        assert 0 < page("lmerge_store_commit_seconds_sum") < 60
+        on_disk = sum(path.stat().st_size for path in (tmp_path / "store").iterdir() if path.suffix != ".mark")
+        assert 0 < page("lmerge_store_bytes") <= on_disk
+        assert page("lmerge_store_errors_total") == 0
+        free = page.samples["lmerge_store_free_bytes", frozenset()]
+        assert 0 < free <= shutil.disk_usage(tmp_path).free * 2
+        assert ("lmerge_store_free_bytes", frozenset()) in bare.samples
+        by_store = [name for name, labels in page.samples if "_store_" in name and ("merge", MERGE) in labels]
+        added = len(by_store) - by_store.count("lmerge_store_stopped_bool")
+        assert f"A store adds {added}." in " ".join(PAGE.read_text().split())
+
+
+async def test_a_store_that_cannot_be_written_counts_its_attempts(tmp_path: Path) -> None:
+    async with World(http_port=0, store=str(tmp_path / "store"), store_retry_s=0.01) as world:
+        a = await world.publisher("a")
+        await a.merged(ins("x", 1, 5))
+        store = world.server._registry.hubs[MERGE].state.output.durable
+        assert store is not None
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(store.store, "commit", full)
+            await a.send(ins("y", 2, 5))
+            page = await scraped(world, lambda page: page("lmerge_store_errors_total") >= 3)
+            assert page("lmerge_store_stopped_bool") == 1
+            assert page("lmerge_store_waiting_bytes") > 0
+        await a.acked()
+        assert (await scrape(world))("lmerge_store_waiting_bytes") == 0
+
+
+def full(*_: object) -> None:
+    raise StoreFull("the disk is full")
+
+
+async def test_feedback_and_skips_are_counted() -> None:
+    async with World(http_port=0, feedback_lag=10, feedback_interval_s=0.001) as world:
+        a, b = await world.publisher("a"), await world.publisher("b")
+        await b.merged(stable(1))
+        await a.merged(stable(100))
+        await scraped(world, lambda page: page("lmerge_feedback_messages_total") >= 1)
+        await b.write(skip=pb.PublishRequest.Skip(until=50))
+        await b.merged(stable(60))
+        assert (await scrape(world))("lmerge_feedback_skips_total") == 1
+
+
+async def test_the_last_divergence_has_its_time() -> None:
+    async with World(http_port=0, divergence="alarm", certify_interval=10) as world:
+        a, b = await world.publisher("a"), await world.publisher("b")
+        before_s = time.time()
+        await a.merged(ins("x", 1, 5), stable(20))
+        assert (await scrape(world)).labels("lmerge_last_divergence_timestamp_seconds", "merge") == []
+        await b.merged(ins("y", 1, 5), stable(20))
+        page = await scraped(world, lambda page: page("lmerge_divergent_intervals_total") == 1)
+        assert before_s - 0.001 <= page("lmerge_last_divergence_timestamp_seconds") <= time.time()
+
+
+async def test_limits_have_the_names_of_the_settings_and_the_process_its_own() -> None:
+    async with World(http_port=0, inputs_per_merge=7) as world:
+        page = await scrape(world)
+        assert page.samples["lmerge_limit_inputs", frozenset({("limit", "inputs_per_merge")})] == 7
+        assert page.samples["process_resident_memory_bytes", frozenset()] > 2**20
+        await (await world.publisher("a")).merged(ins("x", 1, 5))
+        assert (await scrape(world))("lmerge_received_bytes_total") > 10
+
+
+async def test_a_registry_of_the_callers_keeps_its_own_metrics_of_the_process() -> None:
+    registry = CollectorRegistry()
+    register_process(registry)
+    server = Server(Settings(port=0, http_port=None), metrics=registry)
+    await server.start()
+    assert generate_latest(registry).decode().count("# TYPE process_max_fds") == 1
+    await server.stop(0.0)
 
 
 def test_the_page_lists_exactly_what_a_server_exports() -> None:
