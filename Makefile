@@ -43,6 +43,7 @@ help:
 	echo "make bench-against BASE=<commit>  measures both commits in turns: is this tree slower?"; \
 	echo "make bench-stale  results that are older than the code that they measure"; \
 	echo "make soak       an hour under load, with kills: is memory flat, is anything lost"; \
+	echo "make dist       sdist, wheels, image, chart and bill of materials, each installed and tried"; \
 	echo "make docs       the documentation site, in build/site"; \
 	echo "make wire       generate the code of proto/ again"; \
 	echo "make crd        generate the chart's CustomResourceDefinition again"; \
@@ -139,6 +140,16 @@ types: $(VENV)/.dev
 wire-check: $(VENV)/.dev
 	@echo "==> generated code against proto/"
 	@$(BIN)/python scripts/generate_wire.py --check
+
+# What is shipped, each installed into an empty place and tried there; PARTS=sdist,wheel,pure,sbom,image,chart
+$(VENV)/.dist: pyproject.toml | $(VENV)/.dev
+	@$(call pip_install,'lmerge[dist]')
+	@touch $@
+
+.PHONY: dist
+dist: $(VENV)/.dist
+	@echo "==> dist"
+	@$(BIN)/python scripts/dist.py $(if $(PARTS),--parts $(PARTS)) $(ARGS)
 
 wire: $(VENV)/.dev
 	@$(BIN)/python scripts/generate_wire.py

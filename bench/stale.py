@@ -37,6 +37,7 @@ MEASURES: Final[dict[str, tuple[str, ...]]] = {
     "feedback": _KILLS,
     "kills": _KILLS,
     "peers": (*_CORE, "bench/peers"),
+    "relay_tree": _SERVICE,
     "service_latency": _SERVICE,
     "service_throughput": _SERVICE,
     "snapshot": _SERVICE,
