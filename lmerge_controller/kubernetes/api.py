@@ -33,6 +33,7 @@ SILENCE_S_MAX: Final = 90.0
 # Objects of a page of a list: two pages for a thousand queries.
 PAGE_OBJECTS: Final = 500
 _MERGE_PATCH: Final = "application/merge-patch+json"
+_STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 _APPLY_PATCH: Final = "application/apply-patch+yaml"
 _SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 
@@ -60,7 +61,7 @@ class Resource:
 
 
 QUERIES: Final = Resource("lmerge.dev", "v1alpha1", "replicatedqueries", "ReplicatedQuery")
-STATEFUL_SETS: Final = Resource("apps", "v1", "statefulsets", "StatefulSet")
+DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment")
 PODS: Final = Resource("", "v1", "pods", "Pod")
 BUDGETS: Final = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
@@ -146,15 +147,11 @@ class Api:
         body = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
         await self._call("delete", resource, namespace, name, body=body)
 
-    async def evict(self, namespace: str, name: str, *, uid: str) -> None:
-        """Remove the pod of that uid, if its disruption budget allows it. Raises EvictionRefused, ApiProblem."""
-        body = {
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"name": name, "namespace": namespace},
-            "deleteOptions": {"preconditions": {"uid": uid}},
-        }
-        await self._call("create", PODS, namespace, name, "eviction", body=body)
+    async def strategic_patch(
+        self, resource: Resource, namespace: str | None, name: str, body: Json, subresource: str = ""
+    ) -> Json:
+        """Change fields of an object of Kubernetes itself; lists with keys are merged. Raises ApiProblem."""
+        return await self._call("patch", resource, namespace, name, subresource, body=body, content=_STRATEGIC_PATCH)
 
     async def watch(
         self, resource: Resource, namespace: str | None, since: str, *, seconds: int, selector: str = ""

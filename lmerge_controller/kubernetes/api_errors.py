@@ -11,7 +11,6 @@
     ├── NotAllowed          401, 403: credentials or RBAC; ``missing`` names the right
     ├── ObjectRefused       400, 422: the object is wrong, by the schema or by an admission rule
     └── Throttled           429, 503: later; ``retry_after_s`` is the server's own wish, or None
-        └── EvictionRefused the disruption budget does not allow it now
 """
 
 from __future__ import annotations
@@ -77,10 +76,6 @@ class Throttled(ApiProblem):
         self.retry_after_s = retry_after_s
 
 
-class EvictionRefused(Throttled):
-    """The disruption budget of the pod does not allow its eviction at present."""
-
-
 def problem_of(attempted: str, right: str, status: int, body: bytes, retry_after: str | None = None) -> ApiProblem:
     """Return the error for an answer with a status of 400 or above.
 
@@ -99,8 +94,7 @@ def problem_of(attempted: str, right: str, status: int, body: bytes, retry_after
     if status in (401, 403):
         return NotAllowed(attempted, problem, status, right)
     if status in (429, 503, 504):
-        kind_of_wait = EvictionRefused if _is_budget(answer) else Throttled
-        return kind_of_wait(attempted, problem, status, _seconds(retry_after))
+        return Throttled(attempted, problem, status, _seconds(retry_after))
     if status in (400, 405, 415, 422):
         return ObjectRefused(attempted, problem, status)
     return ApiProblem(attempted, problem, status)
@@ -112,11 +106,6 @@ def _status_object(body: bytes) -> dict[str, Any]:
     except ValueError:
         return {"message": body[:_QUOTE_MAX].decode(errors="replace")}
     return answer if isinstance(answer, dict) else {"message": str(answer)[:_QUOTE_MAX]}
-
-
-def _is_budget(answer: dict[str, Any]) -> bool:
-    causes = (answer.get("details") or {}).get("causes") or []
-    return any(cause.get("reason") == "DisruptionBudget" for cause in causes if isinstance(cause, dict))
 
 
 def _seconds(header: str | None) -> float | None:

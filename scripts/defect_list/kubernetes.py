@@ -3,6 +3,7 @@
 from seeded import Defect
 
 RULES = "lmerge_controller/kubernetes/lease_rules.py"
+CACHE_TEST = "tests/controller/kubernetes/test_reflector.py::"
 RULES_TEST = "tests/controller/kubernetes/test_lease_rules.py::"
 
 DEFECTS = (
@@ -54,5 +55,47 @@ DEFECTS = (
         "self.term >= oldSelf.term",
         "self.term >= 0",
         "tests/controller/kubernetes/test_crd.py::test_the_committed_definition_is_what_the_schema_gives",
+    ),
+    Defect(
+        "an older event undoes an own write",
+        "lmerge_controller/kubernetes/object_cache.py",
+        "        if version <= newest and newest:\n",
+        "        if old is None and version <= newest and newest:\n",
+        CACHE_TEST + "test_an_older_event_does_not_undo_an_own_write",
+    ),
+    Defect(
+        "a late answer brings a deleted object back",
+        "lmerge_controller/kubernetes/object_cache.py",
+        "else self._deleted.get(key, 0)",
+        "else 0",
+        CACHE_TEST + "test_the_late_answer_to_a_write_does_not_bring_a_deleted_object_back",
+    ),
+    Defect(
+        "history that is gone is watched again from the same place",
+        "lmerge_controller/kubernetes/reflector.py",
+        "        except HistoryGone:\n            self._version = None\n",
+        "        except HistoryGone:\n            pass\n",
+        CACHE_TEST + "test_history_that_is_gone_is_listed_again",
+    ),
+    Defect(
+        "a busy server is asked again before the time that it asked for",
+        "lmerge_controller/kubernetes/reflector.py",
+        "max(self._backoff_s, wished or 0.0)",
+        "self._backoff_s",
+        CACHE_TEST + "test_a_server_that_is_too_busy_is_given_the_time_that_it_asks_for",
+    ),
+    Defect(
+        "a pod that ends hides its successor",
+        "lmerge_controller/kubernetes/pod_states.py",
+        'return not meta.get("deletionTimestamp"), not',
+        "return True, not",
+        "tests/controller/kubernetes/test_manifests.py::test_the_youngest_pod_that_is_not_ending_is_the_process",
+    ),
+    Defect(
+        "a pod is ready as soon as it runs",
+        "lmerge_controller/kubernetes/manifests.py",
+        '        "readinessGates": [{"conditionType": JOINED_GATE}],\n',
+        "",
+        "tests/controller/kubernetes/test_manifests.py::test_a_pod_is_ready_only_when_its_replica_has_joined",
     ),
 )

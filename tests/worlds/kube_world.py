@@ -16,7 +16,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from ssl import create_default_context
@@ -212,6 +212,15 @@ async def grant(api: Api, namespace: str, rules: list[Json]) -> None:
 
 async def api_of(server: KubeServer, token: str = "admin-token", port: int | None = None) -> Api:
     return await connect(server.kubeconfig_of(token, port))
+
+
+async def until(condition: Callable[[], object], limit_s: float = 20.0) -> float:
+    """Wait for a condition; return the seconds that it took."""
+    start = time.monotonic()
+    while not condition():
+        assert time.monotonic() - start < limit_s, "it did not happen"
+        await asyncio.sleep(0.005)
+    return time.monotonic() - start
 
 
 def shown(found: object) -> str:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import pytest
-from kube_world import KubeServer, api_of, grant, make_namespace
+from kube_world import KubeServer, api_of, grant, make_namespace, until
 from tcp_proxy import TcpProxy
 
 from lmerge_controller.kubernetes.api import LEASES, Api
-from lmerge_controller.kubernetes.election import Election, LeadershipLost, steady_s
+from lmerge_controller.kubernetes.election import Election, LeadershipLost
 from lmerge_controller.kubernetes.lease_rules import LeaseTimes, term_of
 
 TIMES = LeaseTimes(lease_s=1.5, renew_s=1.0, retry_s=0.2)
@@ -58,15 +58,6 @@ async def member(api: Api, namespace: str, name: str, acts: Acts, floor: int = 0
         election.stop()
         await running
         acts.members.remove(election)
-
-
-async def until(condition: Callable[[], object], limit_s: float = 20.0) -> float:
-    """Wait for a condition; return the seconds that it took."""
-    start = steady_s()
-    while not condition():
-        assert steady_s() - start < limit_s, "it did not happen"
-        await asyncio.sleep(0.005)
-    return steady_s() - start
 
 
 @asynccontextmanager
