@@ -12,6 +12,7 @@ from lmerge.addresses import DEFAULT_SERVER
 from lmerge.cli.arguments import GiveUp, Merge, Promises, ReplicaName, Servers
 from lmerge.cli.connection import secured
 from lmerge.cli.lines import is_regular, opened, read_lines
+from lmerge.cli.measured import measured
 from lmerge.core.batch import AnyBatch, BatchBuilder, Row
 from lmerge.core.session import ElementLine
 from lmerge.errors import InputViolation, MalformedLine, UsageError
@@ -23,6 +24,7 @@ BATCH_ROWS_MAX: Final = 1024
 
 
 @secured
+@measured
 def publish(
     merge: Merge,
     stream: Annotated[str, typer.Argument(metavar="[FILE]", help="Elements, JSON lines; - for standard input.")] = "-",
@@ -31,6 +33,7 @@ def publish(
     server: Servers = DEFAULT_SERVER,
     give_up_after: GiveUp = 10.0,
     *,
+    metrics: Any,
     security: Any,
 ) -> None:
     """Publish a stream of elements: one JSON object a line, without "input".
@@ -40,7 +43,9 @@ def publish(
     Ends when the stream ends and everything is merged. Exit code 2: a malformed line, or an element that is not legal
     there; what came before it is merged.
     """
-    sent, algorithm = publish_stream(server, merge, replica, stream, property_ or (), give_up_after, security)
+    sent, algorithm = publish_stream(
+        server, merge, replica, stream, property_ or (), give_up_after, security, metrics=metrics
+    )
     terminal.error(f"published {sent} elements to {merge}; it runs {algorithm}")
 
 
@@ -54,8 +59,11 @@ def publish_stream(
     security: Any,
     *,
     seed: AnyBatch | None = None,
+    metrics: Any = None,
 ) -> tuple[int, str]:
     """Publish ``seed`` and then the stream of a file.
+
+    ``metrics``: a ClientMetrics that exports those of the publisher; None: nothing does.
 
     Returns the number of elements of the file and the algorithm that the merge runs. Raises UsageError for an element
     that is not legal.
@@ -74,6 +82,8 @@ def publish_stream(
                 limits=PublisherLimits(give_up_after_s=give_up_after),
                 security=security,
             ) as publisher:
+                if metrics is not None:
+                    metrics.watch(publisher)
                 sent = _publish_lines(publisher, source, batch_rows_max)
         except InputViolation as violation:  # found by the server, which does not count lines
             raise UsageError(str(violation)) from None

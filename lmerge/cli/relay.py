@@ -9,9 +9,11 @@ import typer
 
 from lmerge.cli.arguments import GiveUpOrWait
 from lmerge.cli.connection import secured
+from lmerge.cli.measured import measured
 
 
 @secured
+@measured
 def relay(
     sources: Annotated[str, typer.Option("--from", metavar="HOST:PORT,...", help="Servers to read.")],
     merge: Annotated[str, typer.Option("--merge", "-m", help="The merge to read.")],
@@ -23,6 +25,7 @@ def relay(
     ] = None,
     give_up_after: GiveUpOrWait = None,
     *,
+    metrics: Any,
     security: Any,
 ) -> None:
     """Read a merge and publish its output to another merge, as one of its replicas.
@@ -34,7 +37,7 @@ def relay(
     from lmerge.client.relay import Relay
 
     async def run() -> None:
-        await Relay(
+        running = Relay(
             sources,
             merge,
             targets,
@@ -43,6 +46,9 @@ def relay(
             properties=property_ or (),
             give_up_after_s=give_up_after,
             security=security,
-        ).run()
+        )
+        if metrics is not None:
+            metrics.watch(running)
+        await running.run()
 
     asyncio.run(run())

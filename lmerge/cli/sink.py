@@ -15,6 +15,7 @@ from lmerge import terminal
 from lmerge.addresses import DEFAULT_SERVER
 from lmerge.cli.arguments import GiveUpOrWait, IfTooOld, Merge, Servers, SubscriberName
 from lmerge.cli.connection import secured
+from lmerge.cli.measured import measured
 from lmerge.core.elements import NEG_INF, show_time
 from lmerge.wire.token import format_token
 
@@ -46,6 +47,7 @@ class Sink(Protocol):
 
 @app.command("parquet")
 @secured
+@measured
 def parquet(
     merge: Merge,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the files; created if it is missing.")],
@@ -62,6 +64,7 @@ def parquet(
     give_up_after: GiveUpOrWait = None,
     progress: Every = 10.0,
     *,
+    metrics: Any,
     security: Any,
 ) -> None:
     """Write final events to Parquet files, each event to exactly one.
@@ -91,6 +94,7 @@ def parquet(
         progress,
         from_start,
         give_up_after,
+        metrics,
         name=name,
         if_too_old=if_too_old.value,
         security=security,
@@ -99,6 +103,7 @@ def parquet(
 
 @app.command("postgres")
 @secured
+@measured
 def postgres(
     merge: Merge,
     dsn: Annotated[
@@ -117,6 +122,7 @@ def postgres(
     give_up_after: GiveUpOrWait = None,
     progress: Every = 10.0,
     *,
+    metrics: Any,
     security: Any,
 ) -> None:
     """Keep a PostgreSQL table equal to the merge: rows are inserted, changed, deleted and become final.
@@ -138,6 +144,7 @@ def postgres(
         progress,
         from_start,
         give_up_after,
+        metrics,
         name=name,
         if_too_old=if_too_old.value,
         security=security,
@@ -151,6 +158,7 @@ def run(
     every_s: float,
     from_start: bool,
     give_up_after_s: float | None,
+    metrics: Any,
     **options: Any,
 ) -> None:
     """Run a sink until the stream is complete, or a signal ends it after its present step."""
@@ -163,7 +171,10 @@ def run(
         if token is None and from_start:
             token = format_token(merge, NEG_INF)
         terminal.error(f"following {merge!r} from {token or 'now'}")
-        return AsyncSubscriber(server, merge, resume=token, on_gap=log.gap, limits=limits, **options)
+        subscriber = AsyncSubscriber(server, merge, resume=token, on_gap=log.gap, limits=limits, **options)
+        if metrics is not None:
+            metrics.watch(subscriber)
+        return subscriber
 
     async def main() -> tuple[SinkProgress, int | None]:
         sink = make(log.progress)

@@ -12,6 +12,7 @@ from lmerge.addresses import DEFAULT_SERVER
 from lmerge.cli.arguments import GiveUpOrWait, IfTooOld, Merge, Servers, SubscriberName
 from lmerge.cli.connection import secured
 from lmerge.cli.enveloped import EnvelopeName, as_columns, as_json, delivered, lines_of
+from lmerge.cli.measured import measured
 from lmerge.core.batch import element_of
 from lmerge.core.session import format_row
 
@@ -28,6 +29,7 @@ class Format(str, Enum):
 
 
 @secured
+@measured
 def subscribe(
     merge: Merge,
     server: Servers = DEFAULT_SERVER,
@@ -49,6 +51,7 @@ def subscribe(
         IfTooOld, typer.Option(help="When no server has the output since T: error, or a snapshot and a gap.")
     ] = IfTooOld.ERROR,
     *,
+    metrics: Any,
     security: Any,
 ) -> None:
     """Print the merged stream: the live events first, then every new element. Ends at stable(inf).
@@ -78,6 +81,8 @@ def subscribe(
             security=security,
         ) as subscriber,
     ):
+        if metrics is not None:
+            metrics.watch(subscriber)
         if envelope is EnvelopeName.ELEMENTS:
             show_elements(subscriber, output_format, count)
         else:

@@ -101,6 +101,11 @@ class Publisher:
         run_blocking(self._async.abort(), self._loop)
 
     @property
+    def inner(self) -> AsyncPublisher:
+        """The publisher of the background loop; for what only reads it, such as metrics."""
+        return self._async
+
+    @property
     def algorithm(self) -> str:
         """The algorithm of the merge, as a server has reported it: r0 to r4."""
         return self._async.algorithm
@@ -204,6 +209,11 @@ class Subscriber(Envelopes):
             self._closed = True
             self._loop.call_soon_threadsafe(self._async.close)
             self._more.set()
+
+    @property
+    def inner(self) -> AsyncSubscriber:
+        """The subscriber of the background loop; for what only reads it, such as metrics."""
+        return self._async
 
     @property
     def tdb(self) -> Tdb:

@@ -7,6 +7,8 @@ INPUTS = "lmerge/service/admin/metrics_inputs.py"
 OUTPUT = "lmerge/service/admin/metrics_output.py"
 HISTORY = "lmerge/service/merge/stable_history.py"
 TESTS = "tests/service/admin/test_metrics.py::"
+CLIENT = "lmerge/client/metrics.py"
+CLIENT_TESTS = "tests/client/test_metrics.py::"
 HISTORY_TESTS = "tests/service/merge/test_stable_history.py::"
 
 DEFECTS = (
@@ -93,5 +95,33 @@ DEFECTS = (
         "                self.errors += 1\n",
         "",
         TESTS + "test_a_store_that_cannot_be_written_counts_its_attempts",
+    ),
+    Defect(
+        "freshness is measured in the stream's units, whatever they are",
+        CLIENT,
+        "clock.wall_us() - stable_point * self._unit_us",
+        "clock.wall_us() - stable_point",
+        CLIENT_TESTS + "test_freshness_is_the_age_of_the_stable_point_when_it_is_read",
+    ),
+    Defect(
+        "a clock that is ahead makes the sum of freshness smaller",
+        CLIENT,
+        "observe(max(0, age_us) / 1e6)",
+        "observe(age_us / 1e6)",
+        CLIENT_TESTS + "test_freshness_is_the_age_of_the_stable_point_when_it_is_read",
+    ),
+    Defect(
+        "a relay exports its reading side only",
+        CLIENT,
+        "                self.watch(relay.publisher)\n",
+        "                pass\n",
+        CLIENT_TESTS + "test_a_relay_exports_both_of_its_sides",
+    ),
+    Defect(
+        "what a server has not merged is counted from what was sent",
+        CLIENT,
+        "link.lane.acked,",
+        "publisher.outbox.published,",
+        CLIENT_TESTS + "test_a_publisher_exports_what_each_server_has_merged",
     ),
 )

@@ -8,9 +8,11 @@ import re
 from collections.abc import Iterable
 
 import pytest
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 import lmerge.errors
+from lmerge.client.metrics import ClientMetrics
 from lmerge.service.server import Server
 from lmerge.service.settings import Settings
 
@@ -36,6 +38,9 @@ METRIC_UNITS = (
     "messages",
     "skips",
     "errors",
+    "reconnects",
+    "resyncs",
+    "batches",
 )
 
 
@@ -80,6 +85,12 @@ def test_metrics_are_named_lmerge_noun_unit() -> None:
     own = [family for family in families if not family.name.startswith(("process_", "python_"))]
     assert len(families) - len(own) == 10, "those of the process have the names that every process has"
     assert misnamed(own) == []
+
+
+def test_metrics_of_clients_are_named_likewise() -> None:
+    families = list(ClientMetrics(CollectorRegistry()).collect())
+    assert len(families) > 15
+    assert misnamed(families) == []
 
 
 def test_an_error_that_is_not_in_its_place_in_the_tree_is_found() -> None:

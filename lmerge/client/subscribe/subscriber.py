@@ -125,6 +125,7 @@ class AsyncSubscriber(AsyncEnvelopes):
         self.schema: Schema | None = None
         self.resumed = resume
         self.resyncs = 0
+        self.on_taken: Callable[[AnyBatch], None] | None = None  # called with each batch that the reader takes
         resume_point, self.epoch = (None, None) if resume is None else parse_resume(resume, merge)
         self.follower = Follower(self.targets, policy=policy, resume_point=resume_point, on_gap=self._accept_gap)
         self.links: list[SourceLink] = []
@@ -251,7 +252,10 @@ class AsyncSubscriber(AsyncEnvelopes):
 
     def take(self, *, at_once: bool = True) -> AnyBatch | None:
         """Return the next batch for the reader, None if there is none now. Any thread may call it."""
-        return self.follower.reader.take(at_once=at_once)
+        batch = self.follower.reader.take(at_once=at_once)
+        if batch is not None and self.on_taken is not None:
+            self.on_taken(batch)
+        return batch
 
     def made_room(self) -> None:
         """Note that the reader has taken a batch."""
