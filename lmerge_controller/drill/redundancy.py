@@ -107,6 +107,22 @@ def refusal(step: DrillStep, victims: int, merges: Sequence[MergeReports]) -> li
     return found
 
 
+def is_noticed(step: DrillStep, victims: Sequence[str], probe: MergeReports) -> bool:
+    """Return whether the servers show the effect of a fault; a fault without an effect proves nothing.
+
+    ``victims``: names of replicas, or numbers of servers from 1. Of faults that the servers need not notice, such as a
+    slow connection, nothing is required.
+    """
+    if step.victim.kind is VictimKind.SERVER:
+        found = [probe.servers[int(victim) - 1] for victim in victims]
+        if step.fault is FaultKind.FILL_DISK:
+            return all(server.problem or server.store != DURABLE for server in found)
+        return step.fault not in (FaultKind.KILL, FaultKind.STOP, FaultKind.FREEZE) or all(s.problem for s in found)
+    if step.victim.kind is VictimKind.REPLICA and step.fault in (FaultKind.KILL, FaultKind.LIE):
+        return not any(server.joined.intersection(victims) for server in probe.answering)
+    return True
+
+
 def _without_replicas(step: DrillStep, merge: MergeReports, victims: int) -> list[str]:
     found = [f"{merge.merge}: {lack}" for lack in merge.lacks]
     for server in merge.answering:

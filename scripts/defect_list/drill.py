@@ -128,4 +128,18 @@ DEFECTS = (
         "",
         f"{JOURNAL}::test_a_journal_of_a_running_drill_is_left_alone",
     ),
+    Defect(
+        "the drill: a disk that is not full passes as a full one",
+        "lmerge_controller/drill/redundancy.py",
+        "            return all(server.problem or server.store != DURABLE for server in found)\n",
+        "            return True\n",
+        f"{REDUNDANCY}::test_a_fault_without_an_effect_is_not_noticed",
+    ),
+    Defect(
+        "the drill: a stream that is frozen by the drill stays frozen",
+        "lmerge_controller/drill/probe/fleet.py",
+        "        send_signal(pid, mark, signal.SIGCONT)\n        journal.done(note)\n",
+        "        journal.done(note)\n",
+        "tests/controller/drill/test_drills.py::test_what_is_frozen_goes_on_and_counts_again",
+    ),
 )

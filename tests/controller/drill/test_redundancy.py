@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lmerge_controller.drill.redundancy import MergeReports, ServerReport, refusal, unmet_needs
+from lmerge_controller.drill.redundancy import MergeReports, ServerReport, is_noticed, refusal, unmet_needs
 from lmerge_controller.drill.scenario import DrillStep, FaultKind, StepVictim, VictimKind
 from lmerge_controller.drill.scenario_file import builtin_scenarios
 
@@ -94,3 +94,19 @@ def test_a_liar_needs_servers_that_compare() -> None:
         "server s1 compares with --on-divergence alarm; it needs majority, hold, quarantine"
     ]
     assert unmet_needs(scenario, able, 3, replace(PROBE, servers=(replace(ONE, divergence_policy="majority"),))) == []
+
+
+def test_a_fault_without_an_effect_is_not_noticed() -> None:
+    gone = replace(PROBE, servers=(ONE, replace(TWO, joined=NAMES - {"b"})))
+    assert not is_noticed(KILL, ["b"], PROBE)
+    assert not is_noticed(KILL, ["b"], gone)
+    assert is_noticed(KILL, ["b"], replace(gone, servers=(gone.servers[1],)))
+    assert not is_noticed(LIE, ["c"], PROBE)
+    assert not is_noticed(KILL_SERVER, ["1"], PROBE)
+    assert is_noticed(KILL_SERVER, ["1"], replace(PROBE, servers=(ServerReport("s1", "probe", "gone"), TWO)))
+    full = DrillStep(FaultKind.FILL_DISK, StepVictim(VictimKind.SERVER, 2))
+    durable = replace(PROBE, servers=(ONE, replace(TWO, store="durable")))
+    assert not is_noticed(full, ["2"], durable)
+    assert is_noticed(full, ["2"], replace(PROBE, servers=(ONE, replace(TWO, store="disk full"))))
+    slow = DrillStep(FaultKind.SLOW, StepVictim(VictimKind.REPLICA, 1))
+    assert is_noticed(slow, ["a"], PROBE)

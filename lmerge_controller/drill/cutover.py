@@ -1,0 +1,106 @@
+"""The cutover of a drill: an observer takes over from a replica, and one of the two may be killed in a phase.
+
+Called by the runner as one fault. The cutover runs at one server after the other, as an operator would run it. Without
+a kill the newcomer must take over. With one, either end is right: what counts is that the stream goes on, which the
+judge decides, and that the redundancy is whole in the end.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from lmerge.errors import LmergeError, Unavailable
+from lmerge_controller.drill.probe.fleet import MERGE, ProbeFleet
+from lmerge_controller.drill.scenario import DrillStep
+from lmerge_controller.drill.targets.target import DrillTarget, Undo
+
+INTERVALS: Final = 3
+# At the server; three intervals of the sandbox pass within a second.
+TIMEOUT_S: Final = 10.0
+JOIN_S_MAX: Final = 30.0
+DONE: Final = "done"
+Wait = Callable[[Callable[[], bool], float, str], None]
+
+
+def cut_over(fleet: ProbeFleet, target: DrillTarget, leaver: str, step: DrillStep, wait: Wait) -> Undo:
+    """Cut over from ``leaver`` to a new replica at every server. Undone: the redundancy is as it was before.
+
+    Raises Unavailable if no one was killed and the newcomer has not taken over.
+    """
+    newcomer = fleet.add(role="observe").orders.name
+    kill_at = step.options.get("killAt")
+    victim = leaver if step.options.get("kills") == "leaver" else newcomer
+    endings: list[str] = []
+    try:
+        wait(lambda: fleet.replicas[newcomer].has_attached, JOIN_S_MAX, "the newcomer attaches")
+        fleet.replicas[leaver].is_broken = True  # the servers end it when the newcomer has taken over
+        for address in target.addresses:
+            endings.append(_at_one_server(address, target, (leaver, newcomer), _killer(fleet, kill_at, victim), wait))
+            if endings[-1] != DONE:
+                break
+    finally:
+        _settle(fleet, leaver, newcomer, has_taken_over=endings == [DONE] * len(target.addresses))
+    if kill_at is None and endings != [DONE] * len(target.addresses):
+        raise Unavailable(f"the newcomer has not taken over: {', '.join(endings)}")
+    return lambda: None
+
+
+def _killer(fleet: ProbeFleet, kill_at: str | None, victim: str) -> Callable[[str], None]:
+    """Return what is called with each stage. It kills the victim at its stage, once."""
+
+    def at(stage: str) -> None:
+        if stage == kill_at and fleet.is_running(victim):
+            fleet.kill(victim)
+
+    return at
+
+
+def _at_one_server(
+    address: str, target: DrillTarget, pair: tuple[str, str], at_stage: Callable[[str], None], wait: Wait
+) -> str:
+    """Run the cutover at one server. Return its last stage, or the error that ended it."""
+    stages: queue.SimpleQueue[str] = queue.SimpleQueue()
+    caller = threading.Thread(target=_call, args=(address, target, pair, stages), name="drill-cutover", daemon=True)
+    caller.start()
+    last = ""
+
+    def is_over() -> bool:
+        nonlocal last
+        over = not caller.is_alive()
+        while not stages.empty():
+            last = stages.get()
+            at_stage(last)
+        return over
+
+    wait(is_over, 2 * TIMEOUT_S, "the cutover ends")
+    return last
+
+
+def _call(address: str, target: DrillTarget, pair: tuple[str, str], stages: queue.SimpleQueue[str]) -> None:
+    from lmerge.client.admin import cutover
+
+    leaver, newcomer = pair
+    try:
+        for progress in cutover(
+            address, MERGE, leaver, newcomer, intervals=INTERVALS, security=target.security, timeout_s=TIMEOUT_S
+        ):
+            stages.put(progress.stage)
+    except LmergeError as error:
+        stages.put(str(error))
+
+
+def _settle(fleet: ProbeFleet, leaver: str, newcomer: str, *, has_taken_over: bool) -> None:
+    """Leave one of the two: the newcomer if it has taken over everywhere, otherwise the leaver."""
+    if has_taken_over:
+        fleet.remove(leaver)
+        fleet.promote(newcomer)
+        return
+    fleet.remove(newcomer)
+    fleet.release(leaver)
+    if fleet.is_running(leaver):
+        fleet.replicas[leaver].is_broken = False
+    else:
+        fleet.restart(leaver)
