@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,11 +18,13 @@ from lmerge.errors import UsageError
 from lmerge_controller.drill.journal import UndoJournal, default_folder, left_over
 from lmerge_controller.drill.observe import merges_of
 from lmerge_controller.drill.probe.fleet import MERGE
+from lmerge_controller.drill.report.as_json import report_json
+from lmerge_controller.drill.report.report_files import ReportFiles
 from lmerge_controller.drill.report.result import FAILED_CODE, DrillResult, exit_code
 from lmerge_controller.drill.report.text import result_text, summary_text
 from lmerge_controller.drill.scenario import DrillScenario
 from lmerge_controller.drill.scenario_file import builtin_scenarios, scenarios_of_file
-from lmerge_controller.drill.session import TargetMaker, drill_once, sandbox_maker, servers_maker
+from lmerge_controller.drill.session import Report, TargetMaker, drill_once, sandbox_maker, servers_maker
 from lmerge_controller.drill.undo import undo_all
 
 INTERRUPTED = 130
@@ -34,6 +38,7 @@ app = typer.Typer(
 ScenarioFile = Annotated[
     Path | None, typer.Option("--file", "-f", metavar="FILE", help="Scenarios of your own instead of those of lmerge.")
 ]
+ReportFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the report in this form.")]
 
 
 @app.command("list")
@@ -76,6 +81,12 @@ def run(
         float | None, typer.Option(metavar="SECONDS", min=1.0, help="End each drill after so long; it has failed then.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The report as one JSON object.")] = False,
+    html: ReportFile = None,
+    junit: ReportFile = None,
+    textfile: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Metrics for node_exporter's textfile collector; earlier counts go on."),
+    ] = None,
     keep: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Keep recordings and logs here, a folder for each drill.")
     ] = None,
@@ -88,32 +99,23 @@ def run(
 
     Exit code 0: all passed; 1: one failed; 2: one was refused, as its loss would not be survived.
     """
-    chosen = _chosen(names, file)
-    make: TargetMaker = sandbox_maker
-    protected: list[str] = []
-    if server is not None:
-        addresses = list(parse_targets(server))
-        make = servers_maker(addresses, security)
-        protected = list(protect or []) or [name for name in merges_of(addresses, security=security) if name != MERGE]
+    chosen = [_limited(scenario, time_limit) for scenario in _chosen(names, file)]
+    written = ReportFiles(html, junit, textfile)
+    written.check()
+    make, protected = _target(server, protect, security)
     if dry_run:
         for scenario in chosen:
             terminal.lines(_plan_text(scenario))
         return
     _undo_left_over()
-    results = []
-    try:
-        for scenario in chosen:
-            if not as_json:
-                terminal.line_at_once(f"RUNNING  {scenario.name}")
-            limited = scenario if time_limit is None else _limited(scenario, time_limit)
-            report = _quiet if as_json else _progress
-            results.append(drill_once(limited, make, report, protected=protected, keep=keep))
-            if not as_json:
-                terminal.lines(result_text(results[-1]))
-                terminal.flush()
-    except KeyboardInterrupt:
-        raise typer.Exit(INTERRUPTED) from None
-    _report(results, as_json=as_json)
+    results = _results(
+        chosen, lambda one, report: drill_once(one, make, report, protected=protected, keep=keep), as_json
+    )
+    written.write(results)
+    if as_json:
+        terminal.json_lines(report_json(results))
+    else:
+        terminal.lines(summary_text(results))
     raise typer.Exit(exit_code(results))
 
 
@@ -154,10 +156,36 @@ def _undo_left_over() -> int:
     return failed
 
 
-def _limited(scenario: DrillScenario, seconds: float) -> DrillScenario:
-    from dataclasses import replace
+def _limited(scenario: DrillScenario, seconds: float | None) -> DrillScenario:
+    return scenario if seconds is None else replace(scenario, time_limit_s=seconds)
 
-    return replace(scenario, time_limit_s=seconds)
+
+def _target(server: str | None, protect: list[str] | None, security: Any) -> tuple[TargetMaker, list[str]]:
+    """Return what makes the target, and the merges of users that no fault may interrupt."""
+    if server is None:
+        return sandbox_maker, []
+    addresses = list(parse_targets(server))
+    others = [name for name in merges_of(addresses, security=security) if name != MERGE]
+    return servers_maker(addresses, security), list(protect or others)
+
+
+def _results(
+    chosen: list[DrillScenario], run_one: Callable[[DrillScenario, Report], DrillResult], as_json: bool
+) -> list[DrillResult]:
+    """Run the drills, and print each result as it comes."""
+    results = []
+    try:
+        for scenario in chosen:
+            if as_json:
+                results.append(run_one(scenario, _quiet))
+                continue
+            terminal.line_at_once(f"RUNNING  {scenario.name}")
+            results.append(run_one(scenario, _progress))
+            terminal.lines(result_text(results[-1]))
+            terminal.flush()
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+    return results
 
 
 def _plan_text(scenario: DrillScenario) -> str:
@@ -189,11 +217,6 @@ def _described(scenario: DrillScenario) -> dict[str, Any]:
         "abilities": list(scenario.abilities),
         "steps": [step.text for step in scenario.steps],
     }
-
-
-def _report(results: list[DrillResult], *, as_json: bool) -> None:
-    if not as_json:
-        terminal.lines(summary_text(results))
 
 
 def _progress(text: str) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -20,8 +21,8 @@ from lmerge_controller.drill.probe.child_io import next_message, send_event, sta
 from lmerge_controller.drill.probe.presentation import ProbePresentation, batch_of
 
 TICK_S: Final = 0.005
+IDLE_S: Final = 0.05  # between stables after the last event
 REPORT_S: Final = 0.02  # how often it checks whether it counts as joined
-# A replica that has begun elsewhere joins a little later than now, so that its first stable is not behind the others.
 PROPERTIES: Final = ("key",)
 
 
@@ -114,10 +115,22 @@ async def _publish(orders: ReplicaOrders, course: _Course) -> None:
         await publisher.publish(batch_of([*stream.rows_to(course.end), *stream.rest()]))
         await publisher.flush()
         send_event("done")
-        await asyncio.Event().wait()  # it stays attached until the drill ends it
+        await _go_on(publisher, due_us, course.truth.end(course.end))
     finally:
         reports.cancel()
         await publisher.abort()
+
+
+async def _go_on(publisher: Any, now_us: Callable[[], int], stable: int) -> None:
+    """Publish stables without events until the drill ends this process.
+
+    A server that compares inputs withholds stables until an interval is over. So the last one has to be followed.
+    """
+    while True:
+        if now_us() > stable:
+            stable = now_us()
+            await publisher.stable(stable)
+        await asyncio.sleep(IDLE_S)
 
 
 def _skew(seconds: float) -> None:
@@ -127,7 +140,7 @@ def _skew(seconds: float) -> None:
         clock.wall_us = lambda: max(0, right() + int(seconds * 1e6))
 
 
-def _steady_wall() -> Any:
+def _steady_wall() -> Callable[[], int]:
     """Return a function that returns the true wall time in microseconds, without jumps."""
     base_us = time.time_ns() // 1_000 - time.monotonic_ns() // 1_000
     return lambda: base_us + time.monotonic_ns() // 1_000
