@@ -42,7 +42,7 @@ OTHERS = (
     ("setup.py", ("tests/test_packaging.py", "tests/test_native_build.py")),
     ("Makefile", ("tests/e2e/test_bare.py",)),
     ("scripts/bare.sh", ("tests/e2e/test_bare.py",)),
-    ("monitoring/*", ("tests/monitoring/test_alert_files.py",)),
+    ("monitoring/*", ("tests/monitoring/test_alert_files.py", "tests/monitoring/test_dashboards.py")),
     ("docs/runbooks/*", ("tests/monitoring/test_alert_files.py",)),
     ("proto/*", ("tests/wire/test_generated.py",)),
     ("scripts/defect_list/*", ("tests/test_defects.py",)),

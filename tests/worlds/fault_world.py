@@ -22,14 +22,15 @@ class Fleet:
         self.folder = folder
         self.servers: dict[str, RunningServer] = {}
         self.replicas: dict[str, Daemon] = {}
+        self._started: list[Daemon] = []
         self._epoch_s = time.time()
 
     def __enter__(self) -> Fleet:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for process in (*self.replicas.values(), *(server.daemon for server in self.servers.values())):
-            process.kill()
+        for daemon in reversed(self._started):
+            daemon.kill()
 
     @property
     def targets(self) -> dict[str, list[str]]:
@@ -48,20 +49,31 @@ class Fleet:
         ready.unlink(missing_ok=True)
         ports = ["--port", str(before.port if before else 0), "--http-port", str(before.http_port if before else 0)]
         command = [sys.executable, "-m", "lmerge", "serve", *ports, "--ready-file", str(ready), *options]
-        daemon = Daemon(command, self.folder / f"{name}.log")
-        self.servers[name] = server = RunningServer(daemon)
+        server = RunningServer(self._start(name, command))
+        self.servers[name] = server
         await server.bound(ready)
         return server
 
     def replicate(self, name: str, *options: str, merge: str = MERGE) -> Daemon:
         """Start a replica, which publishes from the first tick on."""
         app = [sys.executable, paced_replica_app.__file__, self.addresses, merge, name, repr(self._epoch_s)]
-        self.replicas[name] = daemon = Daemon([*app, *options], self.folder / f"{name}.log")
+        self.replicas[name] = daemon = self._start(name, [*app, *options])
+        return daemon
+
+    def subscribe(self, name: str, merge: str = MERGE) -> Daemon:
+        """Start a subscriber that reads as fast as it can."""
+        command = [sys.executable, "-m", "lmerge", "subscribe", merge, "--server", self.addresses, "--name", name]
+        self.replicas[name] = daemon = self._start(name, command)
         return daemon
 
     def tick(self) -> int:
         """Return the tick that is due now."""
         return int((time.time() - self._epoch_s) * 1e6) // paced_replica_app.TICK_US
+
+    def _start(self, name: str, command: list[str]) -> Daemon:
+        daemon = Daemon(command, self.folder / f"{name}.log")
+        self._started.append(daemon)
+        return daemon
 
 
 class RunningServer:

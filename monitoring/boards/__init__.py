@@ -1,0 +1,1 @@
+"""Dashboards as data, and the JSON that Grafana loads."""
