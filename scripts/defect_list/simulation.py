@@ -45,7 +45,7 @@ DEFECTS = (
     Defect(
         "simulated: acks and progress lack the released stable point",
         "lmerge/service/output/release_queue.py",
-        "        self._fanout.stable_point = group.stable_point\n",
+        "        self._fanout.reach(group.stable_point)\n",
         "",
         SEEDS_0,
     ),
