@@ -39,6 +39,7 @@ help:
 	echo "make check      lint, types and the tests near a change, in about a minute; BASE=<commit> to compare with"; \
 	echo "make demo-bare  the demo with only Python, git and a C toolchain; make test-bare: the tests"; \
 	echo "make test-long  the long tests: many seeds (LMERGE_SEEDS=1000), kills, seeded defects"; \
+	echo "make test-cluster  the chart on the Kubernetes that KUBECONFIG names"; \
 	echo "make bench      every benchmark; tables in bench/results"; \
 	echo "make bench-against BASE=<commit>  measures both commits in turns: is this tree slower?"; \
 	echo "make bench-stale  results that are older than the code that they measure"; \
@@ -96,7 +97,7 @@ demo: $(VENV)/.demo $(if $(filter no,$(SPARK)),,$(VENV)/.spark)
 # Both parts run and both results are printed, also if the first part fails. Exit code 2 of pytest is Ctrl-C.
 test: $(VENV)/.native lint types wire-check native-check
 	@echo "==> tests"
-	@$(REQUIRE_NATIVE) $(BIN)/python -m pytest -n 2 --dist worksteal -m "not long" --ignore tests/spark $(TESTS) $(SLOWEST) $(ARGS); \
+	@$(REQUIRE_NATIVE) $(BIN)/python -m pytest -n 2 --dist worksteal -m "not long and not cluster" --ignore tests/spark $(TESTS) $(SLOWEST) $(ARGS); \
 	first=$$?; test $$first -ne 2 || exit 2; \
 	$(MAKE) --no-print-directory spark-test; second=$$?; \
 	result() { test $$1 -eq 0 && echo passed || echo FAILED; }; \
@@ -124,6 +125,11 @@ test-long: $(VENV)/.native
 	$(REQUIRE_NATIVE) LMERGE_SEEDS=$${LMERGE_SEEDS:-1000} $(BIN)/python -m pytest -n 2 --dist worksteal -m long --timeout 3000 $(ARGS)
 	@$(MAKE) --no-print-directory defects
 	@test -z "$(HAS_RUST)" || { echo "==> seeded defects of the native core"; $(BIN)/python scripts/native_defects.py; }
+
+# On any cluster: KUBECONFIG names it, LMERGE_IMAGE an image that its nodes have or can pull. See tests/README.md.
+.PHONY: test-cluster
+test-cluster: $(VENV)/.native
+	@$(BIN)/python -m pytest -m cluster -rs $(if $(filter tests,$(TESTS)),tests/cluster,$(TESTS)) $(SLOWEST) $(ARGS)
 
 lint: $(VENV)/.dev
 	@echo "==> lint and architecture"

@@ -105,6 +105,6 @@ def copied(*, with_native: bool) -> Iterator[Path]:
 
 
 if __name__ == "__main__":
-    folders = ("lmerge/", "lmerge_replicas/", "lmerge_controller/", "bench/", "monitoring/")
+    folders = ("lmerge/", "lmerge_replicas/", "lmerge_controller/", "bench/", "monitoring/", "charts/")
     defects = [defect for folder in folders for defect in defects_below(folder)]
     sys.exit(main(__doc__, defects, run_all))

@@ -18,6 +18,9 @@ def drain(
     wait: Annotated[
         float, typer.Option(help="Seconds for which it goes on while clients leave; 0: none.", min=0, max=3600)
     ] = 5.0,
+    wait_only: Annotated[
+        bool, typer.Option("--wait-only", help="Announce and wait; a signal ends the server afterwards.")
+    ] = False,
     *,
     security: Any,
 ) -> None:
@@ -27,10 +30,12 @@ def drain(
 
     The server is not ready from now on, so that a load balancer or a Service chooses others. It ends when no publisher
     and no subscriber is left, or after --wait. Clients that are left then go on at their other servers. Needs a token
-    with the role admin for every merge. A supervisor that restarts the server must be stopped first.
+    with the role admin for every merge. A supervisor that restarts the server must be stopped first. --wait-only is for
+    a preStop hook of Kubernetes, which sends the signal.
     """
     from lmerge.client.admin import drain_server
 
-    left = drain_server(server, wait_s=wait, security=security)
+    left = drain_server(server, wait_s=wait, wait_only=wait_only, security=security)
     streams = f"{left.publishers} publishers and {left.subscribers} subscribers"
-    terminal.line(f"{server} ends after {left.waited_seconds:.1f} s; {streams} were left")
+    ends = "can end" if wait_only else "ends"
+    terminal.line(f"{server} {ends} after {left.waited_seconds:.1f} s; {streams} were left")

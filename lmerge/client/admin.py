@@ -92,14 +92,21 @@ def reset_merge(
 
 
 def drain_server(
-    target: str, *, wait_s: float, security: Security | None = None, timeout_s: float = TIMEOUT_S
+    target: str,
+    *,
+    wait_s: float,
+    wait_only: bool = False,
+    security: Security | None = None,
+    timeout_s: float = TIMEOUT_S,
 ) -> pb.DrainResponse:
     """End a server after at most ``wait_s`` seconds, earlier if its clients leave. Returns what was left (seconds).
 
-    ``timeout_s``: the time for the answer beyond ``wait_s``.
+    ``wait_only``: the server announces its end and serves on; the caller ends it. ``timeout_s``: the time for the
+    answer beyond ``wait_s``.
     """
+    request = pb.DrainRequest(wait_seconds=wait_s, wait_only=wait_only)
     with stub_of(target, security) as stub:
-        answer: pb.DrainResponse = stub.Drain(pb.DrainRequest(wait_seconds=wait_s), timeout=wait_s + timeout_s)
+        answer: pb.DrainResponse = stub.Drain(request, timeout=wait_s + timeout_s)
         return answer
 
 

@@ -303,7 +303,7 @@ class Server:
         self._departure.announce(request.wait_seconds, caller_of(context))
         await self._health.enter_graceful_shutdown()
         answer = await self._departure.wait(request.wait_seconds)
-        if self._stopping is None:
+        if self._stopping is None and not request.wait_only:
             self._stopping = asyncio.create_task(self._stop(DRAIN_S))
         return answer
 

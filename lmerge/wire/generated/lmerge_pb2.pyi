@@ -1681,16 +1681,19 @@ class DrainRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     WAIT_SECONDS_FIELD_NUMBER: _builtins.int
+    WAIT_ONLY_FIELD_NUMBER: _builtins.int
     wait_seconds: _builtins.float
     """The longest time for which it goes on, at most 3600. 0: it ends at once."""
+    wait_only: _builtins.bool
     def __init__(
         self,
         *,
         wait_seconds: _builtins.float = ...,
+        wait_only: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["wait_seconds", b"wait_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["wait_only", b"wait_only", "wait_seconds", b"wait_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -158,7 +158,8 @@ class LmergeServicer:
     def Drain(self, request, context):
         """End this server without a gap for its clients. From now on it is not ready (health, /readyz), so that whatever directs
         new connections chooses another server. It goes on until no publisher and no subscriber is left, or the time is over.
-        Then it answers, takes nothing new, ends all streams with UNAVAILABLE, and its process ends.
+        Then it answers, takes nothing new, ends all streams with UNAVAILABLE, and its process ends. With `wait_only` it
+        answers and serves on: whoever asked ends it by a signal.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

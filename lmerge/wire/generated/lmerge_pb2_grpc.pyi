@@ -176,7 +176,8 @@ class LmergeStub:
     Drain: _grpc.UnaryUnaryMultiCallable[_lmerge_pb2.DrainRequest, _lmerge_pb2.DrainResponse]
     """End this server without a gap for its clients. From now on it is not ready (health, /readyz), so that whatever directs
     new connections chooses another server. It goes on until no publisher and no subscriber is left, or the time is over.
-    Then it answers, takes nothing new, ends all streams with UNAVAILABLE, and its process ends.
+    Then it answers, takes nothing new, ends all streams with UNAVAILABLE, and its process ends. With `wait_only` it
+    answers and serves on: whoever asked ends it by a signal.
     """
 
 @_typing.type_check_only
@@ -207,7 +208,8 @@ class LmergeAsyncStub(LmergeStub):
     Drain: _aio.UnaryUnaryMultiCallable[_lmerge_pb2.DrainRequest, _lmerge_pb2.DrainResponse]  # type: ignore[assignment]
     """End this server without a gap for its clients. From now on it is not ready (health, /readyz), so that whatever directs
     new connections chooses another server. It goes on until no publisher and no subscriber is left, or the time is over.
-    Then it answers, takes nothing new, ends all streams with UNAVAILABLE, and its process ends.
+    Then it answers, takes nothing new, ends all streams with UNAVAILABLE, and its process ends. With `wait_only` it
+    answers and serves on: whoever asked ends it by a signal.
     """
 
 class LmergeServicer(metaclass=_abc_1.ABCMeta):
@@ -307,7 +309,8 @@ class LmergeServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_lmerge_pb2.DrainResponse, _abc.Awaitable[_lmerge_pb2.DrainResponse]]:
         """End this server without a gap for its clients. From now on it is not ready (health, /readyz), so that whatever directs
         new connections chooses another server. It goes on until no publisher and no subscriber is left, or the time is over.
-        Then it answers, takes nothing new, ends all streams with UNAVAILABLE, and its process ends.
+        Then it answers, takes nothing new, ends all streams with UNAVAILABLE, and its process ends. With `wait_only` it
+        answers and serves on: whoever asked ends it by a signal.
         """
 
 def add_LmergeServicer_to_server(servicer: LmergeServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

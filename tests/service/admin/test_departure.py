@@ -70,6 +70,15 @@ async def test_after_its_time_a_server_ends_the_streams_that_are_left() -> None:
         assert await reader.call.code() is grpc.StatusCode.UNAVAILABLE
 
 
+async def test_a_server_that_only_waits_serves_on_and_is_not_ready() -> None:
+    async with World() as world:
+        publisher = await world.publisher("a")
+        left = await world.stub.Drain(pb.DrainRequest(wait_seconds=0, wait_only=True))
+        assert left.publishers == 1
+        await publisher.merged(ins("x", 1, 5), stable(4))
+        assert await health(world) == health_pb2.HealthCheckResponse.NOT_SERVING
+
+
 @pytest.mark.parametrize("wait_s", [-1.0, 3601.0, float("nan"), float("inf")])
 async def test_an_impossible_wait_changes_nothing(wait_s: float) -> None:
     async with World() as world:
