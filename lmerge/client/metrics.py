@@ -13,7 +13,8 @@ place, so a program that opens clients again and again has no more series than n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -38,6 +39,9 @@ from lmerge.process_metrics import register_process
 #: Units of times that are counted from 1970 on, in microseconds. Only such times have an age.
 TIME_UNITS: Final = {"us": 1, "ms": 1_000, "s": 1_000_000}
 
+#: Where metrics are served unless another address is chosen: they have no encryption.
+LOOPBACK: Final = "127.0.0.1"
+_PORT_MAX: Final = 65535
 _PUBLISHER: Final = ["merge", "replica"]
 _SUBSCRIBER: Final = ["merge", "subscriber"]
 
@@ -117,7 +121,7 @@ class WatchedSubscriber:
             self.freshness.observe(max(0, age_us) / 1e6)
 
 
-def export(registry: CollectorRegistry, port: int, host: str = "127.0.0.1") -> MetricsPort:
+def export(registry: CollectorRegistry, port: int, host: str = LOOPBACK) -> MetricsPort:
     """Serve a registry over HTTP, with the metrics of the process. ``port`` 0: any free one. Raises AddressInUse."""
     try:
         server, thread = start_http_server(port, host, registry)
@@ -125,6 +129,36 @@ def export(registry: CollectorRegistry, port: int, host: str = "127.0.0.1") -> M
         raise AddressInUse(f"cannot serve metrics on {host}:{port}: {problem.strerror}") from problem
     register_process(registry)
     return MetricsPort(server, thread)
+
+
+def asked_port(environment: Mapping[str, str]) -> tuple[int, str] | None:
+    """Return the port and host that LMERGE_METRICS_PORT and LMERGE_METRICS_HOST ask for; None: no metrics.
+
+    Raises UsageError.
+    """
+    text = environment.get("LMERGE_METRICS_PORT", "").strip()
+    if not text:
+        return None
+    if not text.isdecimal() or int(text) > _PORT_MAX:
+        raise UsageError(f"LMERGE_METRICS_PORT is {text!r:.20}; it is a port, 0 to {_PORT_MAX}")
+    return int(text), environment.get("LMERGE_METRICS_HOST", "").strip() or LOOPBACK
+
+
+def asked_metrics(environment: Mapping[str, str]) -> ClientMetrics | None:
+    """Serve the metrics that the environment asks for, and return them; None if it asks for none.
+
+    The address is written to standard error.
+
+    Beside the port, LMERGE_METRICS_TIME_UNIT is the unit of the streams' times. Raises AddressInUse, UsageError.
+    """
+    asked = asked_port(environment)
+    if asked is None:
+        return None
+    registry = CollectorRegistry()
+    metrics = ClientMetrics(registry, time_unit=environment.get("LMERGE_METRICS_TIME_UNIT") or None)
+    bound = export(registry, *asked)
+    sys.stderr.write(f"metrics at http://{asked[1]}:{bound.port}/metrics\n")
+    return metrics
 
 
 class MetricsPort:

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
+from lmerge.client.metrics import MetricsPort, asked_port
 from lmerge.core.engines.selection import native_problem
 from lmerge.errors import UsageError
 from lmerge.spark.datasource import LmergeDataSource, TickSource
+from lmerge.spark.metrics import export_metrics
 from lmerge.spark.sink import query_ends
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ _PYTHON_SETTING: Final = "spark.pyspark.python"
 # Python begins within a second, on a machine that is busy starting Spark within a few.
 _ANSWER_S: Final = 30.0
 _warned: Final = threading.Event()
+_exported: Final[list[MetricsPort]] = []
 _registered: WeakSet[SparkSession] = WeakSet()
 
 
@@ -37,7 +40,19 @@ def register(spark: SparkSession) -> None:
     spark.dataSource.register(LmergeDataSource)
     spark.dataSource.register(TickSource)
     query_ends.follow(spark, listens=not is_connect)
+    if not is_connect:
+        export_if_asked(spark)
     _registered.add(spark)
+
+
+def export_if_asked(spark: SparkSession) -> None:
+    """Serve metrics if LMERGE_METRICS_PORT asks for them, once in this process. Raises AddressInUse, UsageError."""
+    asked = asked_port(os.environ)
+    if asked is None or _exported:
+        return
+    port, host = asked
+    _exported.append(export_metrics(spark, port, host))
+    sys.stderr.write(f"metrics at http://{host}:{_exported[0].port}/metrics\n")
 
 
 def _use_this_python(spark: SparkSession) -> None:

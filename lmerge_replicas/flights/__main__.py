@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import sys
 import threading
 import time
@@ -16,6 +17,7 @@ from collections.abc import Sequence
 
 from lmerge.client import Origin, Publisher, describe_merge
 from lmerge.client.connection.security import Security
+from lmerge.client.metrics import asked_metrics
 from lmerge.core.elements import INF, NEG_INF
 from lmerge.errors import LmergeError, ServerGone, UnknownMerge
 from lmerge.replica_programs import leave
@@ -77,6 +79,9 @@ def _publish(
         origin=Origin(join_at=join_at),
         security=security,
     ) as publisher:
+        metrics = asked_metrics(os.environ)
+        if metrics is not None:
+            metrics.watch(publisher)
         if join_at is not None:
             publisher.publish(stream.join(max(clock.now(), 0 if join_at == INF else join_at), join_at))
         if options.supervised:

@@ -124,4 +124,11 @@ DEFECTS = (
         "publisher.outbox.published,",
         CLIENT_TESTS + "test_a_publisher_exports_what_each_server_has_merged",
     ),
+    Defect(
+        "a query that has ended keeps its series",
+        "lmerge/spark/metrics.py",
+        "                self._figures.pop(label, None)\n",
+        "                pass\n",
+        "tests/spark/test_spark_metrics.py::test_a_query_reports_its_batches_rows_and_watermark_and_goes_when_it_ends",
+    ),
 )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
 import subprocess
+import sys
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from lmerge import clock
 from lmerge.client import AsyncPublisher, AsyncSubscriber, Publisher, Subscriber
-from lmerge.client.metrics import ClientMetrics, export
+from lmerge.client.metrics import ClientMetrics, asked_metrics, export
 from lmerge.client.relay import Relay
 from lmerge.core.elements import INF
 from lmerge.errors import AddressInUse, UsageError
@@ -149,14 +151,14 @@ def test_the_page_lists_exactly_what_clients_export_and_counts_their_series() ->
     metrics.watch(AsyncPublisher("h1:1", MERGE, "a"))
     metrics.watch(AsyncSubscriber("h1:1", MERGE, name="board"))
     families = list(metrics.collect())
-    _, _, text = PAGE.read_text().partition("\n## What clients export\n")
+    _, _, rest = PAGE.read_text().partition("\n## What clients export\n")
+    text, _, _ = rest.partition("\n## What a Spark driver exports\n")
     rows = re.findall(r"^\| `(\w+)` \| (\w+) \| ([\w, ]*?) ?\|", text, re.MULTILINE)
     found = {
         f"{f.name}_total" if f.type == "counter" else f.name: (f.type, ", ".join(getattr(f, "_labelnames", ())))
         for f in families
-        if "spark" not in f.name
     }
-    assert {name: (kind, labels) for name, kind, labels in rows if "spark" not in name} == found
+    assert {name: (kind, labels) for name, kind, labels in rows} == found
     of_reader = [s for f in families for s in f.samples if "subscriber" in s.labels and "server" not in s.labels]
     of_writer = [s for f in families for s in f.samples if "replica" in s.labels]
     assert f"A subscriber has {len(of_reader)} series and 2 for each server" in " ".join(text.split())
@@ -168,6 +170,16 @@ def test_a_unit_that_is_none_and_a_port_in_use_are_errors() -> None:
         ClientMetrics(CollectorRegistry(), time_unit="days")
     with exported() as page, pytest.raises(AddressInUse, match=f"127.0.0.1:{page.port.port}"):
         export(CollectorRegistry(), page.port.port)
+
+
+@pytest.mark.parametrize("port", ["nine", "-1", "65536"])
+def test_a_port_of_the_environment_that_is_none_is_an_error_that_names_it(port: str) -> None:
+    with pytest.raises(UsageError, match=f"LMERGE_METRICS_PORT is '{port}'"):
+        asked_metrics({"LMERGE_METRICS_PORT": port})
+
+
+def test_an_environment_that_asks_for_nothing_serves_nothing() -> None:
+    assert asked_metrics({"LMERGE_METRICS_PORT": " ", "LMERGE_METRICS_TIME_UNIT": "us"}) is None
 
 
 def url_of(process: subprocess.Popen[str]) -> str:
@@ -213,6 +225,24 @@ def test_commands_serve_their_metrics(tmp_path: Path) -> None:
         for process in (reading, writing):
             process.kill()
             process.communicate()
+        served.stop()
+
+
+def test_a_replica_serves_what_its_environment_asks_for(tmp_path: Path) -> None:
+    served = Served(tmp_path)
+    replica = subprocess.Popen(
+        [sys.executable, "-m", "lmerge_replicas.flights", "aggressive", "--server", served.target, "--speed", "0.001"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"LMERGE_METRICS_PORT": "0"},
+    )
+    try:
+        key = frozenset({("merge", MERGE), ("replica", "aggressive"), ("server", served.target)})
+        until(url_of(replica), lambda found: found.get(("lmerge_publisher_connected_bool", key)) == 1)
+    finally:
+        replica.kill()
+        replica.communicate()
         served.stop()
 
 
