@@ -31,6 +31,8 @@ from lmerge.service.admin.http_server import HttpServer
 from lmerge.service.admin.metrics import MergeCollector
 from lmerge.service.admin.metrics_page import Pages
 from lmerge.service.admin.metrics_server import AccessCollector, ServerCollector
+from lmerge.service.admin.status_feed import StatusFeed
+from lmerge.service.admin.status_page import StatusPage
 from lmerge.service.call_context import CallContext, StageContext
 from lmerge.service.calls.publish import PublishSession
 from lmerge.service.calls.staging import StageCall
@@ -84,7 +86,7 @@ class Server:
             merges = MergeCollector(self._registry, self.settings.resolved_engine)
             if self.settings.http_port is not None:
                 pages = Pages(self.metrics, merges)
-                http = HttpServer(self.settings, self.settings.http_port, pages, self._guard, self._why_not_ready)
+                http = self._http_server(self.settings.http_port, pages)
                 await http.start()
                 self._http, self.http_port = http, http.port
             self.metrics.register(merges)
@@ -182,6 +184,11 @@ class Server:
         except Exception as bug:
             log.logger.exception("the watch failed")
             self._on_crash(bug)
+
+    def _http_server(self, port: int, pages: Pages) -> HttpServer:
+        feed = StatusFeed(self._registry, self.settings, self._why_not_ready)
+        page = StatusPage(feed, self._guard, self.settings)
+        return HttpServer(self.settings, port, pages, page, self._guard, self._why_not_ready)
 
     # gRPC.
 

@@ -177,6 +177,17 @@ class Settings:
     metrics_subscribers_max: int = 10
     # Time from the first byte of a request, or from the connection, to the end of its header. Probes send it at once.
     http_header_timeout_s: float = 5.0
+    # Status pages that are open at a time, each with a connection and a message a second: all screens of a team, and
+    # few enough that they cost nothing that counts (bench/status_page.py).
+    page_viewers_max: int = 32
+    # The time between two samples of a merge, and between two messages to a page. A death is shown at once.
+    page_interval_s: float = 1.0
+    # A page that has not read its last message for so long is dropped: its machine sleeps, or its link is cut.
+    page_write_timeout_s: float = 10.0
+    # The histories that are kept, and their samples: five minutes, so that who opens the page sees what came before. A
+    # history takes 5 KB for each input; a sample of a merge takes some 50 us.
+    page_history_merges: int = 64
+    page_history_samples: int = 300
     # A peer that does not finish its handshake, or whose calls have ended, holds a place without use.
     handshake_timeout_s: float = 10.0
     idle_connection_s: float = 300.0

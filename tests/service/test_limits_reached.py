@@ -56,6 +56,14 @@ REACHED = {
     "http_connections_max": "service/security/test_quota.py::test_more_http_connections_than_the_limit_close_those_that_wait_longest",
     "http_connections_per_peer": "service/admin/test_http.py::test_probes_answer_while_others_are_silent",
     "http_header_timeout_s": "service/admin/test_http.py::test_a_header_that_does_not_come_ends_its_connection",
+    "page_viewers_max": "service/admin/test_status_page.py::"
+    "test_one_viewer_more_than_the_limit_is_refused_and_comes_when_one_goes",
+    "page_write_timeout_s": "service/admin/test_status_page.py::"
+    "test_a_viewer_that_does_not_read_is_dropped_and_no_other_waits",
+    "page_history_merges": "service/admin/test_status_page.py::"
+    "test_only_so_many_histories_are_kept_and_those_that_are_watched_first",
+    "page_history_samples": "service/admin/test_status_page.py::"
+    "test_only_so_many_histories_are_kept_and_those_that_are_watched_first",
     "handshake_timeout_s": "service/security/test_quota.py::test_handshakes_that_never_end_are_ended_and_disturb_no_other",
     "live_events_max": "service/security/test_quota.py::test_an_input_that_fills_a_merge_is_ended_and_the_others_lose_nothing",
     "live_bytes_max": "service/merge/test_payload_limit.py::"
@@ -94,6 +102,7 @@ PACES = {
     "progress_interval_s",
     "check_interval_s",
     "segment_bytes",
+    "page_interval_s",
     "store_retry_s",
     "store_threads",
     "keepalive_s",

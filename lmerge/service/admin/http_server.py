@@ -1,7 +1,7 @@
-"""The HTTP port: ``/metrics`` for Prometheus, ``/healthz`` (alive) and ``/readyz`` (takes publishers) for probes.
+"""The HTTP port: ``/metrics`` for Prometheus, ``/healthz`` (alive), ``/readyz`` (takes publishers), the status page.
 
-The probes are open to all. Every other path is behind the guard. With certificates the port uses HTTPS. A connection
-without a request takes no place from others: see ``http_connections``.
+The probes, and the files of the page, are open to all. Every other path is behind the guard. With certificates the port
+uses HTTPS. A connection without a request takes no place from others: see ``http_connections``.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from aiohttp import web
 from lmerge.errors import LmergeError, Unauthenticated
 from lmerge.service.admin.http_connections import HttpConnection, OpenConnections
 from lmerge.service.admin.metrics_page import Pages
+from lmerge.service.admin.status_page import StatusPage
 from lmerge.service.ports import cannot_listen
 from lmerge.service.security.auth import Certificate
 from lmerge.service.security.guard import Guard
@@ -27,6 +28,7 @@ _KEEPALIVE_S: Final = 75.0
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _STATUSES: Final = {
+    grpc.StatusCode.INVALID_ARGUMENT: 400,
     grpc.StatusCode.UNAUTHENTICATED: 401,
     grpc.StatusCode.PERMISSION_DENIED: 403,
     grpc.StatusCode.RESOURCE_EXHAUSTED: 429,
@@ -37,11 +39,18 @@ class HttpServer:
     """Serves the pages. ``why_not_ready`` is called for each ``/readyz``, and returns None if the server is ready."""
 
     def __init__(
-        self, settings: Settings, port: int, pages: Pages, guard: Guard, why_not_ready: Callable[[], str | None]
+        self,
+        settings: Settings,
+        port: int,
+        pages: Pages,
+        status_page: StatusPage,
+        guard: Guard,
+        why_not_ready: Callable[[], str | None],
     ) -> None:
         self.port = port
         self._settings = settings
         self._pages = pages
+        self._status_page = status_page
         self._connections = OpenConnections(
             settings.http_connections_max, settings.http_connections_per_peer, settings.http_header_timeout_s
         )
@@ -58,6 +67,7 @@ class HttpServer:
                 web.get("/metrics", self._show_metrics),
                 web.get("/healthz", self._healthz),
                 web.get("/readyz", self._readyz),
+                *self._status_page.routes(),
             ]
         )
         runner = web.AppRunner(app, access_log=None, handle_signals=False, keepalive_timeout=_KEEPALIVE_S)
@@ -71,6 +81,7 @@ class HttpServer:
             await runner.cleanup()
             raise cannot_listen(self._settings.host, self.port, problem) from problem
         self._listening = [server]
+        self._status_page.start()
         self.port = server.sockets[0].getsockname()[1]
 
     async def renew(self) -> None:
@@ -86,6 +97,7 @@ class HttpServer:
     async def stop(self) -> None:
         for server in self._listening:
             server.close()
+        await self._status_page.stop()  # first: its streams do not end by themselves
         if self._runner is not None:
             await self._runner.cleanup()
 
@@ -128,10 +140,10 @@ class HttpServer:
                 Certificate.of_socket(peer),
                 request.remote or "",
             )
+            return await handler(request)
         except LmergeError as error:
             headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, Unauthenticated) else {}
             return web.Response(status=_STATUSES[code_of(error)], text=f"{error}\n", headers=headers)
-        return await handler(request)
 
     async def _show_metrics(self, request: web.Request) -> web.Response:
         page = await self._pages.page(request.headers.get("Accept", ""))

@@ -15,8 +15,8 @@ import asyncio
 import inspect
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,8 +81,11 @@ _ANY_METHOD: Final = "*"
 ACCESS_RULES[_ANY_METHOD] = AccessRule("call a method that is not there")
 # A machine may run the workers of several replicas. So one peer may stage this many times as often as one replica.
 PEER_STAGES: Final = 4
-# The open paths of HTTP. Every other path requires what /metrics requires, which shows all merges.
-OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
+# The open paths of HTTP: probes, and the files of the status page, which contain no data. Every other path requires
+# what /metrics requires, which shows all merges.
+_PAGE_FILES: Final = ("", "page.css", "icon.svg", "main.js", "live.js", "dom.js", "format.js", "merges.js", "merge.js")
+_PAGE_PATHS: Final = tuple(f"/status/{file}" for file in (*_PAGE_FILES, "chart.js", "samples.js", "timeline.js"))
+OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", *_PAGE_PATHS})
 _WATCHERS: Final = (STATUS, ADMIN)
 # The reasons for which a call is refused, as the metrics name them.
 REFUSALS: Final[dict[str, type[LmergeError]]] = {
@@ -120,14 +123,32 @@ class CallAccess:
         self._guard = guard
         self._shown = shown
         self._peer = peer
-        self._task = asyncio.current_task()
-        self._granted: list[tuple[tuple[str, ...], str, str, str | None]] = []
+        task = asyncio.current_task()
+        self.end: Callable[[], object] = task.cancel if task is not None else lambda: None  # ends what the call does
+        self._granted: list[Callable[[CallerIdentity], None]] = []
 
     def require(self, roles: tuple[AccessRole, ...], attempted: str, merge: str, replica: str | None = None) -> None:
         """Raise PermissionDenied unless the identities allow this. For a stream it must hold as long as the call."""
+        self._grant(lambda identity: identity.must(roles, attempted, merge, replica))
+
+    def require_everywhere(self, roles: tuple[AccessRole, ...], attempted: str) -> None:
+        """Raise PermissionDenied unless the identities have one of ``roles`` in every merge. It holds as above."""
+        self._grant(lambda identity: identity.must_everywhere(roles, attempted))
+
+    def may(self, roles: tuple[AccessRole, ...], merge: str) -> bool:
+        """Whether the identities have one of ``roles`` in ``merge``, without a refusal if they have not."""
+        try:
+            for identity in self.identities:
+                identity.must(roles, "", merge)
+        except PermissionDenied:
+            return False
+        return True
+
+    def _grant(self, check: Callable[[CallerIdentity], None]) -> None:
+        """Check all identities, now and whenever files have changed. ``check`` raises PermissionDenied."""
         for identity in self.identities:
-            identity.must(roles, attempted, merge, replica)
-        self._granted.append((roles, attempted, merge, replica))
+            check(identity)
+        self._granted.append(check)
 
     def sees(self, merge: str) -> bool:
         """Whether the caller has any rights in ``merge``."""
@@ -150,13 +171,12 @@ class CallAccess:
         """End the call if it would be refused now."""
         try:
             self.identities = self._guard.identify(self._shown)
-            for roles, attempted, merge, replica in self._granted:
+            for check in self._granted:
                 for identity in self.identities:
-                    identity.must(roles, attempted, merge, replica)
+                    check(identity)
         except LmergeError as error:
             self.ended = error
-            if self._task is not None:
-                self._task.cancel()
+            self.end()
 
 
 _ACCESS: ContextVar[CallAccess] = ContextVar("lmerge_access")
@@ -182,6 +202,11 @@ def may_see(merge: str) -> bool:
     """Whether the caller of this call has any rights in ``merge``, for lists of merges."""
     access = _ACCESS.get(None)
     return access is None or access.sees(merge)
+
+
+def present_access() -> CallAccess:
+    """Return the access of the call in this task."""
+    return _ACCESS.get()
 
 
 def caller_of(context: CallContext) -> str:
@@ -385,15 +410,28 @@ class Guard(grpc.aio.ServerInterceptor):
     # HTTP.
 
     def let_in_http(self, path: str, authorization: Sequence[str], certificate: Certificate | None, peer: str) -> None:
-        """Check a request of HTTP. Raises Unauthenticated, PermissionDenied, LimitExceeded."""
+        """Check a request of HTTP, for ``present_access``. Raises Unauthenticated, PermissionDenied, LimitExceeded."""
         if path in OPEN_PATHS:
             return
         attempted = f"read {path:.80}"
         try:
-            for identity in self.identify(ShownCredentials(authorization, certificate)):
-                identity.must_everywhere(_WATCHERS, attempted)
+            shown = ShownCredentials(authorization, certificate)
+            access = CallAccess(self, shown, self.identify(shown), peer)
+            access.require_everywhere(_WATCHERS, attempted)
         except LmergeError as error:
             raise self._count_refusal(error, attempted, peer) from None
+        _ACCESS.set(access)
+
+    @contextmanager
+    def watching(self, access: CallAccess, end: Callable[[], object]) -> Iterator[None]:
+        """Check the access of a stream of HTTP again while it lasts. ``end``: ends the stream; ``access`` has why."""
+        access.end = end
+        if access.identities:
+            self._streams.add(access)
+        try:
+            yield
+        finally:
+            self._streams.discard(access)
 
     # Time.
 
