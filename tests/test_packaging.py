@@ -160,6 +160,13 @@ def test_the_wheel_holds_everything_that_runs(wheel: list[str]) -> None:
     assert {"lmerge/py.typed", "lmerge/wire/generated/lmerge_pb2.pyi"} <= set(wheel)
 
 
+def test_the_wheel_holds_the_files_of_the_status_page(wheel: list[str]) -> None:
+    folder = ROOT / "lmerge" / "service" / "admin" / "page"
+    files = {str(path.relative_to(ROOT)) for path in folder.iterdir()}
+    assert len(files) > 8
+    assert files <= set(wheel)
+
+
 def test_the_wheel_holds_the_licence(wheel: list[str]) -> None:
     assert [name for name in wheel if fnmatch(name, "lmerge-*.dist-info/licenses/LICENSE")]
 

@@ -1,0 +1,24 @@
+"""A replica that publishes an event each hundredth of a second until it is killed: ``steady_app.py TARGET NAME``."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from lmerge.client import Publisher
+
+PACE_S = 0.01
+
+
+def main(target: str, name: str) -> None:
+    with Publisher(target, "flights", name, properties=["key"]) as publisher:
+        began_s, at = time.monotonic(), 0
+        while True:
+            at += 1
+            publisher.insert(b"event %d" % at, 10 * at, 10 * at + 5)
+            publisher.stable(10 * at)
+            time.sleep(max(0.0, began_s + PACE_S * at - time.monotonic()))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
