@@ -84,10 +84,8 @@ DEFECTS = (
     Defect(
         "a token may do what the certificate beside it may not",
         GUARD,
-        "        for identity in self.identities:\n            identity.must(roles, attempted, merge, replica)\n"
-        "        self._granted",
-        "        for identity in self.identities[-1:]:\n            identity.must(roles, attempted, merge, replica)\n"
-        "        self._granted",
+        "        for identity in self.identities:\n            check(identity)\n        self._granted",
+        "        for identity in self.identities[-1:]:\n            check(identity)\n        self._granted",
         f"{AUTH_TEST}::test_with_a_certificate_and_a_token_both_must_allow_it",
     ),
     Defect(
@@ -100,8 +98,8 @@ DEFECTS = (
     Defect(
         "metrics are open to strangers",
         GUARD,
-        'OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})\n',
-        'OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/metrics"})\n',
+        'OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", *_PAGE_PATHS})\n',
+        'OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/metrics", *_PAGE_PATHS})\n',
         f"{DOORS_TEST}::test_of_http_only_the_probes_are_open",
     ),
     Defect(

@@ -225,9 +225,10 @@ async def test_nothing_can_be_written(method: str) -> None:
 
 async def test_a_page_of_another_site_cannot_read_a_local_server_under_its_own_name() -> None:
     async with page_world() as world:
-        for host, status in (("evil.example", 403), ("localhost", 200), ("127.0.0.1", 200), ("[::1]:80", 200)):
+        for host in ("localhost", "[::1]", "127.0.0.1", "evil.example"):
             for path in ("data", f"data?merge={MERGE}"):
-                assert (await fetched(world, path, headers={"Host": host}))[0] == status
+                status, text, _ = await fetched(world, path, headers={"Host": host})
+                assert status == (403 if host == "evil.example" else 200), text
 
 
 # The doors.
