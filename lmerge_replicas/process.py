@@ -28,6 +28,7 @@ from lmerge_replicas.flights.source import FIRST_DAY, LAST_DAY
 
 DAYS_PER_SECOND = 5.0  # the year in 73 seconds
 LEAVE_S = 5.0  # leaving takes milliseconds
+INTERRUPTED = 130  # exit code
 LOOK_S = 0.1  # how soon a signal is noticed while the parent writes nothing
 SECURITY_FILES = {
     "ca": "encrypt, and check the server by these CAs",
@@ -70,12 +71,29 @@ def security_of(options: argparse.Namespace) -> dict[str, Any]:
     return {name: getattr(options, name) for name in names if getattr(options, name)}
 
 
-def stop_on_signals(stop: threading.Event | None = None) -> threading.Event:
-    """Return an event that Ctrl-C and SIGTERM set from now on; ``stop`` itself, if it is given."""
+def stop_on_signals(stop: threading.Event | None = None, *, limit_s: float | None = None) -> threading.Event:
+    """Return an event that Ctrl-C and SIGTERM set from now on; ``stop`` itself, if it is given.
+
+    ``limit_s``: seconds from the signal until the process ends in any case, with exit code 130. A publisher waits for
+    ever for a server that does not answer, and its thread does not look at the event meanwhile. None: no limit.
+    """
     event = stop or threading.Event()
+
+    def on_signal(*_: object) -> None:
+        if limit_s is not None and not event.is_set():
+            last = threading.Timer(limit_s, _end_at_once)
+            last.daemon = True
+            last.start()
+        event.set()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: event.set())
+        signal.signal(number, on_signal)
     return event
+
+
+def _end_at_once() -> None:
+    print("stopped before a server had merged everything", file=sys.stderr, flush=True)
+    os._exit(INTERRUPTED)
 
 
 def report_to_parent(**message: object) -> None:

@@ -26,13 +26,20 @@ from lmerge_replicas.flights.source import Days
 from lmerge_replicas.flights.stream import FlightStream
 from lmerge_replicas.flights.style import STYLES, Style
 from lmerge_replicas.flights.timetable import Timetable
-from lmerge_replicas.process import options_parser, report_to_parent, security_of, stop_on_signals, wait_for_start
+from lmerge_replicas.process import (
+    LEAVE_S,
+    options_parser,
+    report_to_parent,
+    security_of,
+    stop_on_signals,
+    wait_for_start,
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one replica and return the exit code: 0 if its stream is complete."""
     options = _parse(argv)
-    stop = stop_on_signals()
+    stop = stop_on_signals(limit_s=LEAVE_S)
     try:
         return _run(options, stop)
     except LmergeError as error:
