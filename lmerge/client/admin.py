@@ -6,17 +6,21 @@ Each raises ServerGone, UnknownMerge (also for an unknown input), PermissionDeni
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from lmerge import clock
 from lmerge.client.connection.faults import naming
 from lmerge.client.connection.security import Security
 from lmerge.client.connection.streams import parse_targets
 from lmerge.client.describe import TIMEOUT_S, stub_of
+from lmerge.core.inputs import InputRole
 from lmerge.errors import LmergeError, UsageError
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.names import check_sendable
 from lmerge.wire.token import EPOCH_MAX
+
+#: The roles of an input, as on the wire.
+ROLES: Final = {InputRole.ACTIVE.value: pb.ROLE_ACTIVE, InputRole.OBSERVE.value: pb.ROLE_OBSERVE}
 
 
 def certify_merge(target: str, merge: str, *, security: Security | None = None, timeout_s: float = TIMEOUT_S) -> Any:
@@ -57,6 +61,30 @@ def release_input(
     with stub_of(target, security) as stub:
         answer = stub.ReleaseInput(pb.ReleaseInputRequest(merge=merge, replica=replica), timeout=timeout_s)
         return str(answer.words)
+
+
+def change_role(
+    target: str,
+    merge: str,
+    replica: str,
+    role: str,
+    *,
+    incarnation: int = 0,
+    security: Security | None = None,
+    timeout_s: float = TIMEOUT_S,
+) -> bool:
+    """Make an input ``active`` or an observer (``observe``) at one server. Returns False if it has that role already.
+
+    Its publisher attaches again, as a newer incarnation; `describe_merge` shows when it counts. ``incarnation``: change
+    this one only, or raise StaleIncarnation; 0: whichever is attached.
+    """
+    for what, name in (("merge", merge), ("replica", replica)):
+        check_sendable(what, name)
+    if role not in ROLES:
+        raise UsageError(f"unknown role {role!r}; it is {' or '.join(ROLES)}")
+    request = pb.ChangeRoleRequest(merge=merge, replica=replica, role=ROLES[role], incarnation=incarnation)
+    with stub_of(target, security) as stub:
+        return bool(stub.ChangeRole(request, timeout=timeout_s).asked)
 
 
 def reset_merge(

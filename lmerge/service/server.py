@@ -258,6 +258,9 @@ class Server:
             "ReleaseInput": grpc.unary_unary_rpc_method_handler(
                 self._release_input, pb.ReleaseInputRequest.FromString, pb.ReleaseInputResponse.SerializeToString
             ),
+            "ChangeRole": grpc.unary_unary_rpc_method_handler(
+                self._change_role, pb.ChangeRoleRequest.FromString, pb.ChangeRoleResponse.SerializeToString
+            ),
             "ResetMerge": grpc.unary_unary_rpc_method_handler(
                 self._reset_merge, pb.ResetMergeRequest.FromString, pb.ResetMergeResponse.SerializeToString
             ),
@@ -299,6 +302,9 @@ class Server:
 
     async def _release_input(self, request: pb.ReleaseInputRequest, _context: CallContext) -> pb.ReleaseInputResponse:
         return await commands.release_input(self._registry.get(request.merge), request)
+
+    async def _change_role(self, request: pb.ChangeRoleRequest, _context: CallContext) -> pb.ChangeRoleResponse:
+        return await commands.change_role(self._registry.get(request.merge), request)
 
     async def _reset_merge(self, request: pb.ResetMergeRequest, context: CallContext) -> pb.ResetMergeResponse:
         return await commands.reset_merge(self._registry, request, caller_of(context))

@@ -107,6 +107,11 @@ class ComparedInput:
         compared, equal = self.past.compared + len(self.is_equal), self.past.equal + sum(self.is_equal.values())
         return DivergenceReport(self.name, compared, equal, in_row, self._problem())
 
+    def in_life(self) -> tuple[int, int]:
+        """Return the equal intervals in a row up to now, and all unequal ones, that the current life has completed."""
+        mine = [self.is_equal[index] for index in sorted(self.is_equal) if self.first <= index < self.completed]
+        return next((n for n, equal in enumerate(reversed(mine)) if not equal), len(mine)), mine.count(False)
+
     def _problem(self) -> str:
         if not self.attached or self.is_comparable:
             return ""

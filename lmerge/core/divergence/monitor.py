@@ -264,6 +264,11 @@ class DivergenceMonitor:
         record = self._inputs.get(name)
         return None if record is None else record.report()
 
+    def in_life(self, name: str) -> tuple[int, int]:
+        """Return the equal intervals in a row up to now, and all unequal ones, of the present life of an input."""
+        record = self._inputs.get(name)
+        return (0, 0) if record is None else record.in_life()
+
     def divergent(self) -> list[Divergence]:
         """Return the kept divergent intervals, newest first."""
         return [self._divergent[index] for index in sorted(self._divergent, reverse=True)]

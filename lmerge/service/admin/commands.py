@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from lmerge.core.divergence.monitor import Divergence, DivergenceMonitor
-from lmerge.errors import UnknownInput, UsageError
+from lmerge.core.inputs import InputRole
+from lmerge.errors import StaleIncarnation, UnknownInput, UsageError
 from lmerge.service.admin.cutover import Cutover, CutoverStep
 from lmerge.service.call_context import CallContext
 from lmerge.service.merge.divergence_policy import counted, describe_report, expulsion
@@ -19,6 +20,7 @@ DIVERGENT_REPORTED = 64
 REASON_BYTES_MAX = 1000
 # This much of a payload is enough to recognize it.
 _PAYLOAD_BYTES_REPORTED = 1024
+_ROLES = {pb.ROLE_ACTIVE: InputRole.ACTIVE, pb.ROLE_OBSERVE: InputRole.OBSERVE}
 
 
 async def certify_merge(hub: Hub) -> pb.CertifyMergeResponse:
@@ -46,6 +48,11 @@ async def reset_merge(registry: Registry, request: pb.ResetMergeRequest, caller:
 async def release_input(hub: Hub, request: pb.ReleaseInputRequest) -> pb.ReleaseInputResponse:
     """Let a quarantined name attach again, or release an input that is held or disputed. Raises UsageError."""
     return pb.ReleaseInputResponse(words=await hub.maintenance.release(request.replica))
+
+
+async def change_role(hub: Hub, request: pb.ChangeRoleRequest) -> pb.ChangeRoleResponse:
+    """Ask for another role of an input. Raises UnknownInput, UsageError, StaleIncarnation."""
+    return await hub.task.call(lambda: _change_role(hub, request))
 
 
 async def cut_over(hub: Hub, request: pb.CutoverRequest, context: CallContext, settings: Settings) -> None:
@@ -76,6 +83,20 @@ def _detach(hub: Hub, request: pb.DetachInputRequest) -> None:
         hub.inputs.expel(name, ending)
     if request.forget:
         hub.inputs.forget(name)
+
+
+def _change_role(hub: Hub, request: pb.ChangeRoleRequest) -> pb.ChangeRoleResponse:
+    if request.role not in _ROLES:
+        raise UsageError("a role is ROLE_ACTIVE or ROLE_OBSERVE")
+    attached, role = hub.inputs.get(request.replica), _ROLES[request.role]
+    what = f"the role of input {request.replica!r} of merge {hub.name!r} cannot be changed"
+    if attached is None:
+        raise UnknownInput(f"{what}: it is not attached")
+    if request.incarnation not in (0, attached.incarnation):
+        raise StaleIncarnation(f"{what}: incarnation {attached.incarnation} is attached, not {request.incarnation}")
+    if attached.role is not role:
+        attached.session.change_role(role)
+    return pb.ChangeRoleResponse(asked=attached.role is not role, incarnation=attached.incarnation)
 
 
 def _check_reason(reason: str) -> None:

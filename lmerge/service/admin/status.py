@@ -99,6 +99,7 @@ def _input(hub: Hub, status: InputStatus, now_s: float) -> pb.InputStatus:
     state = hub.state
     attached = hub.inputs.get(status.name)
     life = InputLifecycle() if attached is None else attached.life
+    life_equal, life_unequal = state.certifier.compared_in_life(status.name)
     return pb.InputStatus(
         replica=status.name,
         incarnation=status.incarnation,
@@ -115,6 +116,8 @@ def _input(hub: Hub, status: InputStatus, now_s: float) -> pb.InputStatus:
         fast_forwarded_to=life.fast_forwarded_to,
         equal_intervals=state.certifier.equal_in_row(status.name),
         live_bytes=state.payload_limit.share((status.name, status.incarnation)),
+        incarnation_equal_intervals=life_equal,
+        incarnation_unequal_intervals=life_unequal,
         lacks=state.redundancy.lacks(status, life, now_s),
     )
 

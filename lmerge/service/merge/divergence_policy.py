@@ -340,6 +340,10 @@ class Certifier:
         report = None if self.monitor is None else self.monitor.report(name)
         return 0 if report is None else report.in_row
 
+    def compared_in_life(self, name: str) -> tuple[int, int]:
+        """Return the equal intervals in a row, and all unequal ones, of the present incarnation of an input."""
+        return (0, 0) if self.monitor is None else self.monitor.in_life(name)
+
     @contextmanager
     def watching(self) -> Iterator[asyncio.Event]:
         """Give an event that is set whenever an input attaches, joins or ends, or intervals are compared."""

@@ -68,6 +68,7 @@ ACCESS_RULES: Final[dict[str, AccessRule]] = {
     f"/{_SERVICE}/CertifyMerge": AccessRule("see what differs in", (SUBSCRIBE, ADMIN)),  # it shows payloads
     f"/{_SERVICE}/DetachInput": AccessRule("detach an input of", (ADMIN,)),
     f"/{_SERVICE}/ReleaseInput": AccessRule("release an input of", (ADMIN,)),
+    f"/{_SERVICE}/ChangeRole": AccessRule("change the role of an input of", (ADMIN,)),
     f"/{_SERVICE}/Cutover": AccessRule("cut over", (ADMIN,)),
     f"/{_SERVICE}/ResetMerge": AccessRule("reset", (ADMIN,)),
     f"/{_SERVICE}/Drain": AccessRule("drain the server", (ADMIN,), everywhere=True),

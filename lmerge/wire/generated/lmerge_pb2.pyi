@@ -1037,6 +1037,8 @@ class InputStatus(_message.Message):
     EQUAL_INTERVALS_FIELD_NUMBER: _builtins.int
     LACKS_FIELD_NUMBER: _builtins.int
     LIVE_BYTES_FIELD_NUMBER: _builtins.int
+    INCARNATION_EQUAL_INTERVALS_FIELD_NUMBER: _builtins.int
+    INCARNATION_UNEQUAL_INTERVALS_FIELD_NUMBER: _builtins.int
     replica: _builtins.str
     incarnation: _builtins.int
     role: Global___Role.ValueType
@@ -1061,6 +1063,11 @@ class InputStatus(_message.Message):
     """Why the input could not carry the output alone now, as text. Empty: it could, and counts in survives_losses."""
     live_bytes: _builtins.int
     """Payload bytes of live events that this input was the first to bring, about."""
+    incarnation_equal_intervals: _builtins.int
+    """Of this incarnation: intervals in a row, up to the last compared one, in which its frozen events equalled the
+    others', and all intervals in which they did not.
+    """
+    incarnation_unequal_intervals: _builtins.int
     @_builtins.property
     def properties(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
@@ -1084,10 +1091,12 @@ class InputStatus(_message.Message):
         equal_intervals: _builtins.int = ...,
         lacks: _builtins.str = ...,
         live_bytes: _builtins.int = ...,
+        incarnation_equal_intervals: _builtins.int = ...,
+        incarnation_unequal_intervals: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_fast_forwarded_to", b"_fast_forwarded_to", "_join_at", b"_join_at", "_skipped_until", b"_skipped_until", "fast_forwarded_to", b"fast_forwarded_to", "join_at", b"join_at", "received", b"received", "skipped_until", b"skipped_until"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_fast_forwarded_to", b"_fast_forwarded_to", "_join_at", b"_join_at", "_skipped_until", b"_skipped_until", "attached_seconds", b"attached_seconds", "equal_intervals", b"equal_intervals", "fast_forwarded_to", b"fast_forwarded_to", "incarnation", b"incarnation", "join_at", b"join_at", "lacks", b"lacks", "late", b"late", "live_bytes", b"live_bytes", "properties", b"properties", "received", b"received", "replica", b"replica", "role", b"role", "skipped_until", b"skipped_until", "stable_point", b"stable_point", "state", b"state", "won", b"won"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_fast_forwarded_to", b"_fast_forwarded_to", "_join_at", b"_join_at", "_skipped_until", b"_skipped_until", "attached_seconds", b"attached_seconds", "equal_intervals", b"equal_intervals", "fast_forwarded_to", b"fast_forwarded_to", "incarnation", b"incarnation", "incarnation_equal_intervals", b"incarnation_equal_intervals", "incarnation_unequal_intervals", b"incarnation_unequal_intervals", "join_at", b"join_at", "lacks", b"lacks", "late", b"late", "live_bytes", b"live_bytes", "properties", b"properties", "received", b"received", "replica", b"replica", "role", b"role", "skipped_until", b"skipped_until", "stable_point", b"stable_point", "state", b"state", "won", b"won"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__fast_forwarded_to: _TypeAlias = _typing.Literal["fast_forwarded_to"]  # noqa: Y015
     _WhichOneofArgType__fast_forwarded_to: _TypeAlias = _typing.Literal["_fast_forwarded_to", b"_fast_forwarded_to"]  # noqa: Y015
@@ -1618,6 +1627,64 @@ class ReleaseInputResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReleaseInputResponse: _TypeAlias = ReleaseInputResponse  # noqa: Y015
+
+@_typing.final
+class ChangeRoleRequest(_message.Message):
+    """Until its publisher has attached again, the input stays as it is. An observer that becomes active counts when its new
+    incarnation has joined. An active input that becomes an observer contributes nothing from then on: what only it has
+    delivered is retracted, as if it had left.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MERGE_FIELD_NUMBER: _builtins.int
+    REPLICA_FIELD_NUMBER: _builtins.int
+    ROLE_FIELD_NUMBER: _builtins.int
+    INCARNATION_FIELD_NUMBER: _builtins.int
+    merge: _builtins.str
+    replica: _builtins.str
+    role: Global___Role.ValueType
+    incarnation: _builtins.int
+    """Change the role of this incarnation only: of another one it is refused with ABORTED. 0: of whichever is attached."""
+    def __init__(
+        self,
+        *,
+        merge: _builtins.str = ...,
+        replica: _builtins.str = ...,
+        role: Global___Role.ValueType = ...,
+        incarnation: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "merge", b"merge", "replica", b"replica", "role", b"role"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ChangeRoleRequest: _TypeAlias = ChangeRoleRequest  # noqa: Y015
+
+@_typing.final
+class ChangeRoleResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ASKED_FIELD_NUMBER: _builtins.int
+    INCARNATION_FIELD_NUMBER: _builtins.int
+    asked: _builtins.bool
+    """False: the input has that role already, and nothing was asked of its publisher."""
+    incarnation: _builtins.int
+    """The incarnation that is attached now."""
+    def __init__(
+        self,
+        *,
+        asked: _builtins.bool = ...,
+        incarnation: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["asked", b"asked", "incarnation", b"incarnation"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ChangeRoleResponse: _TypeAlias = ChangeRoleResponse  # noqa: Y015
 
 @_typing.final
 class CutoverRequest(_message.Message):

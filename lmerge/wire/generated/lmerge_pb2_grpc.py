@@ -63,6 +63,11 @@ class LmergeStub:
                 request_serializer=lmerge_dot_v1_dot_lmerge__pb2.ResetMergeRequest.SerializeToString,
                 response_deserializer=lmerge_dot_v1_dot_lmerge__pb2.ResetMergeResponse.FromString,
                 _registered_method=True)
+        self.ChangeRole = channel.unary_unary(
+                '/lmerge.v1.Lmerge/ChangeRole',
+                request_serializer=lmerge_dot_v1_dot_lmerge__pb2.ChangeRoleRequest.SerializeToString,
+                response_deserializer=lmerge_dot_v1_dot_lmerge__pb2.ChangeRoleResponse.FromString,
+                _registered_method=True)
         self.Cutover = channel.unary_stream(
                 '/lmerge.v1.Lmerge/Cutover',
                 request_serializer=lmerge_dot_v1_dot_lmerge__pb2.CutoverRequest.SerializeToString,
@@ -148,6 +153,13 @@ class LmergeServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ChangeRole(self, request, context):
+        """Promote an observer, or make an active input an observer: its publisher attaches again in that role.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Cutover(self, request, context):
         """Replace one input by another: it joins, is certified, is promoted, and the old one leaves; or nothing has changed.
         """
@@ -217,6 +229,11 @@ def add_LmergeServicer_to_server(servicer, server):
                     servicer.ResetMerge,
                     request_deserializer=lmerge_dot_v1_dot_lmerge__pb2.ResetMergeRequest.FromString,
                     response_serializer=lmerge_dot_v1_dot_lmerge__pb2.ResetMergeResponse.SerializeToString,
+            ),
+            'ChangeRole': grpc.unary_unary_rpc_method_handler(
+                    servicer.ChangeRole,
+                    request_deserializer=lmerge_dot_v1_dot_lmerge__pb2.ChangeRoleRequest.FromString,
+                    response_serializer=lmerge_dot_v1_dot_lmerge__pb2.ChangeRoleResponse.SerializeToString,
             ),
             'Cutover': grpc.unary_stream_rpc_method_handler(
                     servicer.Cutover,
@@ -499,6 +516,33 @@ class Lmerge:
             '/lmerge.v1.Lmerge/ResetMerge',
             lmerge_dot_v1_dot_lmerge__pb2.ResetMergeRequest.SerializeToString,
             lmerge_dot_v1_dot_lmerge__pb2.ResetMergeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ChangeRole(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/lmerge.v1.Lmerge/ChangeRole',
+            lmerge_dot_v1_dot_lmerge__pb2.ChangeRoleRequest.SerializeToString,
+            lmerge_dot_v1_dot_lmerge__pb2.ChangeRoleResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -171,6 +171,8 @@ class LmergeStub:
     """Let a quarantined name attach again."""
     ResetMerge: _grpc.UnaryUnaryMultiCallable[_lmerge_pb2.ResetMergeRequest, _lmerge_pb2.ResetMergeResponse]
     """Begin a new epoch of a merge, empty: for one that is spoiled."""
+    ChangeRole: _grpc.UnaryUnaryMultiCallable[_lmerge_pb2.ChangeRoleRequest, _lmerge_pb2.ChangeRoleResponse]
+    """Promote an observer, or make an active input an observer: its publisher attaches again in that role."""
     Cutover: _grpc.UnaryStreamMultiCallable[_lmerge_pb2.CutoverRequest, _lmerge_pb2.CutoverProgress]
     """Replace one input by another: it joins, is certified, is promoted, and the old one leaves; or nothing has changed."""
     Drain: _grpc.UnaryUnaryMultiCallable[_lmerge_pb2.DrainRequest, _lmerge_pb2.DrainResponse]
@@ -203,6 +205,8 @@ class LmergeAsyncStub(LmergeStub):
     """Let a quarantined name attach again."""
     ResetMerge: _aio.UnaryUnaryMultiCallable[_lmerge_pb2.ResetMergeRequest, _lmerge_pb2.ResetMergeResponse]  # type: ignore[assignment]
     """Begin a new epoch of a merge, empty: for one that is spoiled."""
+    ChangeRole: _aio.UnaryUnaryMultiCallable[_lmerge_pb2.ChangeRoleRequest, _lmerge_pb2.ChangeRoleResponse]  # type: ignore[assignment]
+    """Promote an observer, or make an active input an observer: its publisher attaches again in that role."""
     Cutover: _aio.UnaryStreamMultiCallable[_lmerge_pb2.CutoverRequest, _lmerge_pb2.CutoverProgress]  # type: ignore[assignment]
     """Replace one input by another: it joins, is certified, is promoted, and the old one leaves; or nothing has changed."""
     Drain: _aio.UnaryUnaryMultiCallable[_lmerge_pb2.DrainRequest, _lmerge_pb2.DrainResponse]  # type: ignore[assignment]
@@ -292,6 +296,14 @@ class LmergeServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_lmerge_pb2.ResetMergeResponse, _abc.Awaitable[_lmerge_pb2.ResetMergeResponse]]:
         """Begin a new epoch of a merge, empty: for one that is spoiled."""
+
+    @_abc_1.abstractmethod
+    def ChangeRole(
+        self,
+        request: _lmerge_pb2.ChangeRoleRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_lmerge_pb2.ChangeRoleResponse, _abc.Awaitable[_lmerge_pb2.ChangeRoleResponse]]:
+        """Promote an observer, or make an active input an observer: its publisher attaches again in that role."""
 
     @_abc_1.abstractmethod
     def Cutover(
