@@ -1,7 +1,7 @@
 """What can be done about a merged query: frozen values, each with its reason. Pure.
 
 ``ProcessAction`` is for a backend (``backend.Backend.act``), ``InputAction`` for a server
-(``lmerge_controller.servers``).
+(``lmerge_controller.observe``).
 
 Each action names the fact that it answers, such as one life of a process or one incarnation of an input. It is
 conditional on that fact: an action whose fact is no longer so does nothing. So an action may be repeated, come late, or
@@ -18,15 +18,19 @@ from lmerge_controller.model.query import JumpStartSource
 
 @dataclass(frozen=True)
 class StartServer:
-    """Start server ``index``; if it runs already, do nothing. ``fingerprint``: of what is started."""
+    """Start server ``index``; if it runs already, do nothing.
+
+    ``fingerprint``: of what is started. ``after``: the uid of the life that has ended; empty: there was none.
+    """
 
     index: int
     fingerprint: str
     reason: str
+    after: str = ""
 
     @property
     def fact(self) -> str:
-        return f"no server {self.index}"
+        return f"server {self.index} without life after {self.after or 'none'}"
 
 
 @dataclass(frozen=True)

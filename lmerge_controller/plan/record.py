@@ -21,10 +21,11 @@ class AttemptStage(TextEnum):
 
 
 class NotedKind(TextEnum):
-    """A state of a replica that matters once it has lasted."""
+    """A state of a replica, or of a server, that matters once it has lasted."""
 
     LAGGING = "lagging"
     NOT_JOINED = "not-joined"
+    UNREACHABLE = "unreachable"  # a server
 
 
 @dataclass(frozen=True)
@@ -49,10 +50,10 @@ class RefusedVersion:
 
 @dataclass(frozen=True)
 class NotedState:
-    """Since when one life of a replica has been in a state."""
+    """Since when one life of a process has been in a state. ``name``: of the process."""
 
     kind: NotedKind
-    replica: str
+    name: str
     uid: str
     since_s: float
 
@@ -106,7 +107,7 @@ def record_of(value: Mapping[str, Any]) -> Record:
             for v in value.get("refused", ())
         ),
         noted=tuple(
-            NotedState(NotedKind(v["kind"]), str(v["replica"]), str(v["uid"]), float(v["since_s"]))
+            NotedState(NotedKind(v["kind"]), str(v["name"]), str(v["uid"]), float(v["since_s"]))
             for v in value.get("noted", ())
         ),
         acted=tuple(ActedFact(str(v["fact"]), float(v["at_s"])) for v in value.get("acted", ())),
