@@ -77,7 +77,10 @@ CALLS: dict[str, tuple[Call, tuple[str, ...]]] = {
     "CertifyMerge": (unary("CertifyMerge", pb.CertifyMergeRequest(merge=MERGE)), (SUBSCRIBE, ADMIN)),
     "DetachInput": (unary("DetachInput", pb.DetachInputRequest(merge=MERGE, replica="nobody")), (ADMIN,)),
     "ReleaseInput": (unary("ReleaseInput", pb.ReleaseInputRequest(merge=MERGE, replica="nobody")), (ADMIN,)),
-    "ChangeRole": (unary("ChangeRole", pb.ChangeRoleRequest(merge=MERGE, replica="nobody", role=1)), (ADMIN,)),
+    "ChangeRole": (
+        unary("ChangeRole", pb.ChangeRoleRequest(merge=MERGE, replica="nobody", role=pb.ROLE_ACTIVE)),
+        (ADMIN,),
+    ),
     "Cutover": (cut_over, (ADMIN,)),
     "ResetMerge": (unary("ResetMerge", pb.ResetMergeRequest(merge=MERGE)), (ADMIN,)),
     "Drain": (unary("Drain", pb.DrainRequest(wait_seconds=-1)), ()),  # no role in one merge opens it
