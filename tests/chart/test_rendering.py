@@ -66,7 +66,7 @@ def test_every_pod_passes_the_restricted_profile(name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_only_what_calls_the_api_has_its_credentials(name: str) -> None:
     for made, spec in pods(case(name)):
-        calls_the_api = made.endswith(("-controller", "-drill"))
+        calls_the_api = made.endswith("-controller")
         assert spec.get("automountServiceAccountToken", True) is calls_the_api, made
 
 
@@ -140,7 +140,7 @@ def test_the_access_file_holds_digests_of_the_tokens_and_no_token(tmp_path: Path
         for found in of_kind(objects, "Secret")
         if "-token-" in found["metadata"]["name"]
     }
-    assert tokens.keys() == {"admin", "metrics", "publisher", "subscriber", "test"}
+    assert tokens.keys() == {"admin", "drill", "metrics", "publisher", "subscriber", "test"}
     assert len(set(tokens.values())) == len(tokens)
     file = AccessFile(tmp_path / "access.json")
     for name, token in tokens.items():
@@ -211,7 +211,6 @@ def test_an_old_kubernetes_is_refused() -> None:
 NOT_FOLLOWED = {
     "CKV_K8S_11": "a limit of CPU throttles, which delays the stream",
     "CKV_K8S_15": "an image by digest needs no pull each time, and a node starts a pod while the registry is away",
-    "CKV_K8S_38": "the drill calls the API",
 }
 
 

@@ -64,7 +64,7 @@ def block_with(document: list[str], text: str) -> str:
     return block
 
 
-def test_install_and_the_first_drill(reader: GuideReader) -> None:
+def test_install_and_check(reader: GuideReader) -> None:
     printed = reader.follow(block_with(INSTALL, "helm install"))
     assert "passed: 200 events, each once, while one of two replicas was killed" in printed
     nodes = {
@@ -72,6 +72,13 @@ def test_install_and_the_first_drill(reader: GuideReader) -> None:
         for found in objects("pod", "-n", reader.namespace.name, "-l", "app.kubernetes.io/component=server")
     }
     assert len(nodes) == 2
+
+
+def test_the_first_drill(reader: GuideReader) -> None:
+    printed = reader.follow(block_with(INSTALL, "create job first-drill"))
+    assert "PASSED   kill-winner" in printed
+    assert "0 lost, 0 duplicated, 0 contradictions" in printed
+    assert "FAILED" not in printed
 
 
 def test_look_at_it(reader: GuideReader) -> None:
@@ -118,7 +125,14 @@ def test_remove_it(reader: GuideReader) -> None:
 
 
 def test_every_command_of_the_installation_is_run() -> None:
-    followed = "helm install", "lmerge status helm-test", "kubectl apply", "lmerge publish", "lmerge subscribe"
+    followed = (
+        "helm install",
+        "create job first-drill",
+        "lmerge status helm-test",
+        "kubectl apply",
+        "lmerge publish",
+        "lmerge subscribe",
+    )
     tested = (*followed, "delete pod lmerge-server-0", "helm uninstall")
     assert [block for block in INSTALL if not any(text in block for text in tested)] == []
     assert Path(ROOT / "deploy" / "kubernetes" / "client.yaml").read_text().count(NAMESPACE) >= 3

@@ -18,7 +18,6 @@ CHART = ROOT / "charts" / "lmerge"
 EXAMPLES = sorted((CHART / "examples").glob("*.yaml"))
 # Everything that the chart can make, also what needs the CRDs of others.
 EVERYTHING: tuple[str, ...] = (
-    "drill.enabled=true",
     "priorityClass.create=true",
     "monitoring.podMonitor.enabled=true",
     "monitoring.serviceMonitor.enabled=true",
