@@ -98,4 +98,32 @@ DEFECTS = (
         "",
         "tests/controller/kubernetes/test_manifests.py::test_a_pod_is_ready_only_when_its_replica_has_joined",
     ),
+    Defect(
+        "a write is not conditional on what the decision saw",
+        "lmerge_controller/kubernetes/fence.py",
+        "        if term_of(found) > term:\n",
+        "        if term_of(found) < 0:\n",
+        "tests/controller/kubernetes/test_statuses.py::test_a_leader_of_an_earlier_term_writes_nothing",
+    ),
+    Defect(
+        "a created Deployment has pods at once",
+        "lmerge_controller/kubernetes/fence.py",
+        '            made["spec"]["replicas"] = 0\n',
+        "",
+        "tests/controller/kubernetes/test_statuses.py::test_what_is_created_has_no_pods_until_the_second_write",
+    ),
+    Defect(
+        "a status is written for each message that counts",
+        "lmerge_controller/kubernetes/statuses.py",
+        "before != after and age_s >= MESSAGES_EVERY_S",
+        "before != after",
+        "tests/controller/kubernetes/test_statuses.py::test_messages_alone_are_written_now_and_then",
+    ),
+    Defect(
+        "another definition is not noticed",
+        "lmerge_controller/kubernetes/statuses.py",
+        "    if found == own:\n",
+        "    if found:\n",
+        "tests/controller/kubernetes/test_statuses.py::test_a_definition_with_another_schema_is_named",
+    ),
 )
