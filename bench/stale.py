@@ -36,6 +36,7 @@ MEASURES: Final[dict[str, tuple[str, ...]]] = {
     "durability": _SERVICE,
     "feedback": _KILLS,
     "kills": _KILLS,
+    "metrics_cost": _SERVICE,
     "peers": (*_CORE, "bench/peers"),
     "relay_tree": _SERVICE,
     "service_latency": _SERVICE,

@@ -9,12 +9,16 @@ from random import Random
 
 import pytest
 
+from bench import metrics_cost
 from bench.bursty import bursts, delay_ms
 from bench.congestion import CONGESTED, congested
 from bench.feedback import Query, query
 from bench.rig import wan
 from bench.soak import Slope, slope
 from bench.stale import MEASURES
+from lmerge.service.merge.stable_history import StableHistory
+from lmerge.service.output.fanout import Fanout
+from lmerge.service.output.pipeline import MergeOutput
 
 
 def memory(rise_mb_per_h: float, noise_mb: float, minutes: int = 48) -> list[tuple[float, float]]:
@@ -103,6 +107,23 @@ def test_a_line_with_delay_and_loss_reports_why_it_cannot_be(monkeypatch: pytest
     why = wan.problem()
     assert why is None or "root" in why or "tun" in why or "Linux" in why or "ip" in why
     assert Path("/dev/net/tun").exists() or why is not None
+
+
+# What metrics cost.
+
+
+def test_a_cost_is_that_of_rounds_so_a_slow_spell_does_not_count() -> None:
+    assert metrics_cost.cost([99.0, 49.5, 98.0], [100.0, 50.0, 100.0]) == pytest.approx(0.01)
+    assert metrics_cost.cost([100.0], [100.0]) == 0
+
+
+def test_the_uncounted_server_counts_nothing_and_there_is_something_to_remove(monkeypatch: pytest.MonkeyPatch) -> None:
+    for kind, method in ((Fanout, "written"), (MergeOutput, "note_received"), (StableHistory, "note")):
+        monkeypatch.setattr(kind, method, vars(kind)[method])  # what the bench removes is put back after the test
+    metrics_cost.remove_counting()
+    history = StableHistory()
+    history.note(1.0, 10)
+    assert history.behind_s(5, 2.0) == 0.0
 
 
 # The help.

@@ -6,6 +6,7 @@ import asyncio
 import re
 import shutil
 import time
+from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import Callable
 from pathlib import Path
 
@@ -269,6 +270,35 @@ async def test_a_registry_of_the_callers_keeps_its_own_metrics_of_the_process() 
     await server.start()
     assert generate_latest(registry).decode().count("# TYPE process_max_fds") == 1
     await server.stop(0.0)
+
+
+async def test_a_big_server_has_no_more_series_than_the_page_bounds() -> None:
+    names = [f"merge {at}" for at in range(40)]
+    async with World(http_port=0, merges=tuple(names), metrics_subscribers_max=2) as world:
+        empty = await scrape(world)
+        for name in names:
+            for replica in "abcde":
+                await world.publisher(replica, name)
+            for at in range(4):
+                await world.subscriber(name, f"reader {at}")
+        page = await scrape(world)
+        added = len(page.samples) - len(empty.samples)
+        assert added == len(names) * (16 * 5 + 2 * 2)
+        assert sum(page.series(name) for name in names) == len(names) * (54 + 16 * 5 + 2 * 2), "without output so far"
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
+async def test_promtool_finds_nothing_to_complain_about(tmp_path: Path) -> None:
+    async with World(http_port=0, store=str(tmp_path / "store")) as world:
+        a = await world.publisher("a")
+        await world.subscriber(name="board")
+        await a.merged(ins("x", 1, 5), stable(2))
+        text = (await scrape(world)).text
+    checked = await asyncio.create_subprocess_exec(
+        "promtool", "check", "metrics", stdin=PIPE, stdout=PIPE, stderr=STDOUT
+    )
+    output, _ = await checked.communicate(text.encode())
+    assert (checked.returncode, output) == (0, b"")
 
 
 def test_the_page_lists_exactly_what_a_server_exports() -> None:
