@@ -369,7 +369,10 @@ class Certifier:
     def _log_divergence(self, divergence: Divergence) -> None:
         self.last_divergence_us = clock.wall_us()
         names, others = (divergence.outvoted, " from the others") if divergence.outvoted else (divergence.digests, "")
-        self._occurrences.note(OccurrenceKind.DIFFERED, f"{', '.join(names)} differ{others} in {_interval(divergence)}")
+        differ = "differs" if len(names) == 1 else "differ"
+        self._occurrences.note(
+            OccurrenceKind.DIFFERED, f"{', '.join(names)} {differ}{others} in {_interval(divergence)}"
+        )
         log.event(
             logging.WARNING,
             "inputs differ",

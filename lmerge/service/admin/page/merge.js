@@ -46,6 +46,7 @@ export class MergeView {
   #noReaders = el("p", { class: "quiet" }, "Nobody reads this merge here.");
   #readersHead = el("h2", { id: "readers" }, "Readers");
   #differences = el("div");
+  #openIntervals = null; // the starts of those that are unfolded; at first the newest
   #differencesCard;
   #differencesHead = el("h2", { id: "differences" }, "Differences");
   #timeline = new Timeline();
@@ -258,31 +259,32 @@ export class MergeView {
     this.#differencesCard.hidden = !data?.count;
     if (!data?.count) return;
     show(this.#differencesHead, `Differences: ${plural(data.count, "interval")}`);
+    this.#openIntervals ??= new Set(data.intervals.slice(0, 1).map((one) => one.start));
     const withheld = data.withheld ? el("p", { class: "quiet" }, "The events are not shown: your token lacks the role subscribe or admin.") : null;
-    this.#differences.replaceChildren(...[withheld, ...data.intervals.map((one) => interval(one))].filter((node) => node !== null));
+    this.#differences.replaceChildren(...[withheld, ...data.intervals.map((one) => this.#intervalNode(one))].filter((node) => node !== null));
   }
-}
 
-function interval(one) {
-  const columns = [["Event"], ["Valid"], ["Delivered by"], ["Not by"]];
-  const { node, body } = table(`Events that differ in ${one.start} to ${one.end}`, columns);
-  for (const event of one.events) {
-    const line = row(columns);
-    line.cells[0].append(el("code", {}, event.payload));
-    show(line.cells[1], `${streamTime(event.vs)} – ${streamTime(event.ve)}`);
-    show(line.cells[2], event.present.join(", ") || "none");
-    show(line.cells[3], event.absent.join(", ") || "none");
-    body.append(line);
+  #intervalNode(one) {
+    const columns = [["Event"], [isCalendar(one.start) ? "Valid, UTC" : "Valid"], ["Delivered by"], ["Not by"]];
+    const { node, body } = table(`Events that differ in ${one.start} to ${one.end}`, columns);
+    for (const event of one.events) {
+      const line = row(columns);
+      line.cells[0].append(el("code", {}, event.payload));
+      show(line.cells[1], `${streamTime(event.vs)} – ${streamTime(event.ve)}`);
+      show(line.cells[2], event.present.join(", ") || "none");
+      show(line.cells[3], event.absent.join(", ") || "none");
+      body.append(line);
+    }
+    const digests = one.digests.map((digest) => `${digest.input} ${plural(digest.events, "event")}`).join(", ");
+    const toggled = (event) => this.#openIntervals[event.target.open ? "add" : "delete"](one.start);
+    return el(
+      "details",
+      { class: "interval", open: this.#openIntervals.has(one.start) ? "" : null, toggle: toggled },
+      el("summary", {}, el("span", {}, `${streamTime(one.start)} – ${streamTime(one.end)}`), el("span", { class: "quiet" }, digests)),
+      one.events.length ? node : null,
+      one.missing ? el("p", { class: "quiet" }, one.missing) : null,
+    );
   }
-  const digests = one.digests.map((digest) => `${digest.input} ${plural(digest.events, "event")}`).join(", ");
-  return el(
-    "section",
-    { class: "interval" },
-    el("h3", {}, `${streamTime(one.start)} – ${streamTime(one.end)}`),
-    el("p", { class: "quiet" }, digests),
-    one.events.length ? node : null,
-    one.missing ? el("p", { class: "quiet" }, one.missing) : null,
-  );
 }
 
 function readerRow(one) {
