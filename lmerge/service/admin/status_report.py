@@ -129,6 +129,8 @@ def health_of(state: MergeState, lacking: dict[str, str]) -> Health:
     carriers = sum(not why for why in lacking.values())
     if state.store_problem is not None:
         return Health(HealthLevel.CRITICAL, f"The store cannot be written: {_text(state.store_problem)}")
+    if state.observed.stable_point == INF:
+        return Health(HealthLevel.OK, "Closed: the stream has ended")
     if not lacking:
         return Health(HealthLevel.CRITICAL, "No input is attached: the output stands still")
     if not carriers:

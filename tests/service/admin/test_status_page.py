@@ -16,6 +16,7 @@ from page_world import fetched, page_of, page_world, settled, url_of, viewing
 from secure_world import SecureWorld
 from service_world import MERGE, ins, stable
 
+from lmerge.core.elements import INF
 from lmerge.service.admin.status_bundle import read_bundle
 from lmerge.service.choices import AccessRole
 from lmerge.service.security import tokens
@@ -46,6 +47,15 @@ async def test_the_list_has_every_merge_with_its_health() -> None:
         row = json.loads((await fetched(world, "data"))[1])["rows"][-1]
         assert (row["health"], row["survives"], row["inputs"]) == ("warning", 0, 1)
         assert row["text"].startswith("Not redundant")
+
+
+async def test_a_merge_whose_stream_has_ended_is_no_problem() -> None:
+    async with page_world() as world:
+        a = await world.publisher("a")
+        await a.merged(ins("x", 1, 5), stable(INF))
+        await a.leave()
+        row = json.loads((await fetched(world, "data"))[1])["rows"][0]
+        assert (row["health"], row["text"], row["stable"]) == ("ok", "Closed: the stream has ended", "inf")
 
 
 async def test_a_list_that_is_watched_shows_new_merges_changes_and_those_that_have_gone() -> None:

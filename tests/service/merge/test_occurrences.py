@@ -72,6 +72,17 @@ async def test_a_reset_is_noted_for_the_merge() -> None:
         assert "spoiled" in last.text
 
 
+async def test_the_stages_of_a_cutover_are_noted_for_the_input_that_comes() -> None:
+    async with World(certify_interval=10) as world:
+        await world.publisher("a")
+        request = pb.CutoverRequest(merge=MERGE, to="b", timeout_seconds=0.05)
+        setattr(request, "from", "a")
+        stages = [str(step.stage) async for step in world.stub.Cutover(request)]
+        noted = [one for one in occurrences_of(world).recent if one.kind == "cutover"]
+        assert [one.text.partition(":")[0] for one in noted] == stages == ["waiting", "rolled-back"]
+        assert {one.input for one in noted} == {"b"}
+
+
 async def test_the_list_of_occurrences_is_bounded() -> None:
     async with World(occurrences_remembered=3) as world:
         for incarnation in range(1, 5):
