@@ -236,6 +236,8 @@ class StatusFeed:
         self._registry = registry
         self._why_not_ready = why_not_ready
         self._started_at = time.monotonic()
+        self._version = lmerge_version()  # which reads a file
+        self._engine = settings.resolved_engine
         self.wall_offset_s = _wall_offset_s()
         self._topics: dict[str | None, MergeTopic | MergesTopic] = {}
         self._task: asyncio.Task[None] | None = None
@@ -282,8 +284,8 @@ class StatusFeed:
             "now_ms": clock.wall_us() // 1000,
             "interval_ms": round(1000 * self.settings.page_interval_s),
             "server": {
-                "version": lmerge_version(),
-                "engine": self.settings.resolved_engine,
+                "version": self._version,
+                "engine": self._engine,
                 "uptime_s": round(time.monotonic() - self._started_at),
                 "merges": len(self._registry.hubs),
                 "viewers": self.viewers,
