@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from rich.table import Table
@@ -22,9 +22,18 @@ from lmerge_controller.drill.report.as_json import report_json
 from lmerge_controller.drill.report.report_files import ReportFiles
 from lmerge_controller.drill.report.result import FAILED_CODE, DrillResult, exit_code
 from lmerge_controller.drill.report.text import result_text, summary_text
+from lmerge_controller.drill.run import SANDBOX_ABILITIES
 from lmerge_controller.drill.scenario import DrillScenario
 from lmerge_controller.drill.scenario_file import builtin_scenarios, scenarios_of_file
-from lmerge_controller.drill.session import Report, TargetMaker, drill_once, sandbox_maker, servers_maker
+from lmerge_controller.drill.session import (
+    Report,
+    TargetMaker,
+    described_maker,
+    drill_once,
+    sandbox_maker,
+    servers_maker,
+)
+from lmerge_controller.drill.targets.described import target_of_file
 from lmerge_controller.drill.undo import undo_all
 
 INTERRUPTED = 130
@@ -71,6 +80,9 @@ def run(
         str | None,
         typer.Option("--server", "-s", metavar="HOST:PORT,...", help="Servers that run; without, a sandbox is made."),
     ] = None,
+    target: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Servers that run, and the commands that break them: YAML.")
+    ] = None,
     protect: Annotated[
         list[str] | None,
         typer.Option(metavar="MERGE", help="Refuse faults that this merge would not survive; by default all merges."),
@@ -99,10 +111,11 @@ def run(
 
     Exit code 0: all passed; 1: one failed; 2: one was refused, as its loss would not be survived.
     """
-    chosen = [_limited(scenario, time_limit) for scenario in _chosen(names, file)]
+    is_sandbox = server is None and target is None
+    chosen = [_limited(scenario, time_limit) for scenario in _chosen(names, file, is_sandbox=is_sandbox)]
     written = ReportFiles(html, junit, textfile)
     written.check()
-    make, protected = _target(server, protect, security)
+    make, protected = _target(_Aim(server, target), protect, security)
     if dry_run:
         for scenario in chosen:
             terminal.lines(_plan_text(scenario))
@@ -131,12 +144,15 @@ def undo() -> None:
         raise typer.Exit(FAILED_CODE)
 
 
-def _chosen(names: list[str] | None, file: Path | None) -> list[DrillScenario]:
+def _chosen(names: list[str] | None, file: Path | None, *, is_sandbox: bool) -> list[DrillScenario]:
+    """Return the scenarios by name; without names all of them, in a sandbox those that it can run."""
     found = _scenarios(file)
     unknown = [name for name in names or [] if name not in found]
     if unknown:
         raise UsageError(f"no drill is named {unknown[0]!r}; there are: {', '.join(found)}")
-    return [found[name] for name in names] if names else list(found.values())
+    if names:
+        return [found[name] for name in names]
+    return [one for one in found.values() if not is_sandbox or SANDBOX_ABILITIES.issuperset(one.abilities)]
 
 
 def _scenarios(file: Path | None) -> dict[str, DrillScenario]:
@@ -160,13 +176,27 @@ def _limited(scenario: DrillScenario, seconds: float | None) -> DrillScenario:
     return scenario if seconds is None else replace(scenario, time_limit_s=seconds)
 
 
-def _target(server: str | None, protect: list[str] | None, security: Any) -> tuple[TargetMaker, list[str]]:
+class _Aim(NamedTuple):
+    """The options that choose the target; at most one is given."""
+
+    server: str | None
+    target: Path | None
+
+
+def _target(aim: _Aim, protect: list[str] | None, security: Any) -> tuple[TargetMaker, list[str]]:
     """Return what makes the target, and the merges of users that no fault may interrupt."""
-    if server is None:
+    if sum(value is not None for value in (aim.server, aim.target)) > 1:
+        raise UsageError("--server and --target exclude each other: a drill has one target")
+    if aim.server is not None:
+        addresses = list(parse_targets(aim.server))
+        make = servers_maker(addresses, security)
+    elif aim.target is not None:
+        description = target_of_file(aim.target)
+        addresses, make = list(description.servers), described_maker(description, security)
+    else:
         return sandbox_maker, []
-    addresses = list(parse_targets(server))
     others = [name for name in merges_of(addresses, security=security) if name != MERGE]
-    return servers_maker(addresses, security), list(protect or others)
+    return make, list(protect or others)
 
 
 def _results(
@@ -201,6 +231,7 @@ def _needs_text(scenario: DrillScenario) -> str:
     parts = [f"{needs.replicas} replicas", f"{needs.servers} server{'s' if needs.servers > 1 else ''}"]
     parts += ["a store"] * needs.durable + ["comparison by majority"] * needs.compared
     kinds = sorted({ability.rpartition(" ")[2] for ability in scenario.abilities} & {"node", "api-server"})
+    parts += ["a query of lmerge up"] * any(ability.endswith(" input") for ability in scenario.abilities)
     return ", ".join([*parts, *(["Kubernetes"] if kinds else [])])
 
 

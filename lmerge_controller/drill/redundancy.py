@@ -100,7 +100,9 @@ def refusal(step: DrillStep, victims: int, merges: Sequence[MergeReports]) -> li
     """
     found: list[str] = []
     for number, merge in enumerate(merges):
-        if step.victim.kind is not VictimKind.REPLICA:
+        if step.victim.kind is VictimKind.INPUT:
+            found += [] if number == 0 else _without_replicas(step, merge, victims)
+        elif step.victim.kind is not VictimKind.REPLICA:
             found += _without_a_server(merge, victims if step.victim.kind is VictimKind.SERVER else 1)
         elif number == 0:
             found += _without_replicas(step, merge, victims)
@@ -126,6 +128,8 @@ def is_noticed(step: DrillStep, victims: Sequence[str], probe: MergeReports) -> 
 def _without_replicas(step: DrillStep, merge: MergeReports, victims: int) -> list[str]:
     found = [f"{merge.merge}: {lack}" for lack in merge.lacks]
     for server in merge.answering:
+        if step.victim.kind is VictimKind.INPUT and not server.joined:
+            continue  # the query does not publish to this server
         left = server.survives_losses - victims
         honest = len(server.joined) - victims
         if left < 0:

@@ -23,6 +23,7 @@ from lmerge_controller.drill.probe.fleet import MERGE, ProbeFleet, can_link
 from lmerge_controller.drill.probe.trace import read_trace
 from lmerge_controller.drill.redundancy import MergeReports, is_noticed, refusal, unmet_needs
 from lmerge_controller.drill.scenario import RECOVERY_S, START_S_MAX, DrillScenario, DrillStep, VictimKind
+from lmerge_controller.drill.targets.sandbox import SERVER_ABILITIES
 from lmerge_controller.drill.targets.target import DrillTarget, Undo
 
 POLL_S: Final = 0.02
@@ -37,15 +38,20 @@ NOTICE_S_MAX: Final = 10.0
 END_S_MAX: Final = 90.0
 REPLICA_ABILITIES: Final = ("kill replica", "freeze replica", "lie replica", "skew-clock replica", "cutover replica")
 LINK_ABILITIES: Final = ("cut replica", "slow replica", "cut server", "slow server")
+SANDBOX_ABILITIES: Final = frozenset((*REPLICA_ABILITIES, *LINK_ABILITIES, *SERVER_ABILITIES))
 DIRECTIONS: Final = {"up": ("up",), "down": ("down",), "both": ("up", "down")}
 
 
 @dataclass(frozen=True)
 class DrillRecord:
-    """What was recorded in a run. Times are monotonic seconds; ``began_at``: wall seconds since the epoch."""
+    """What was recorded in a run. Times are monotonic seconds; ``began_at``: wall seconds since the epoch.
+
+    ``stream_ended_s``: when the publishers were ordered to end.
+    """
 
     began_at: float
     began_s: float
+    stream_ended_s: float
     ended_s: float
     verdict: DrillVerdict
 
@@ -73,6 +79,9 @@ class DrillRun:
         self._faults: list[FaultRecord] = []
         self._deadline_s = time.monotonic() + scenario.limit_s(len(target.addresses))
         self._first_stable = NEG_INF
+        self._stream_ended_s = 0.0
+        # Of users' merges that a fault touches: the inputs that were there before, which must come back.
+        self._expected: dict[str, frozenset[str]] = {}
 
     def run(self) -> DrillRecord:
         """Run all steps and judge. Raises UsageError if it refuses, before anything is broken; Unavailable."""
@@ -90,7 +99,7 @@ class DrillRun:
         )
         if problem:
             verdict = replace(verdict, reasons=(problem, *verdict.reasons))
-        return DrillRecord(began_at, began_s, ended_s, verdict)
+        return DrillRecord(began_at, began_s, self._stream_ended_s, ended_s, verdict)
 
     # The beginning and the end.
 
@@ -125,6 +134,7 @@ class DrillRun:
         """Let the stream end. Return how many events it had."""
         if not problem:
             self._hold(AFTER_S)
+        self._stream_ended_s = time.monotonic()
         count = self._fleet.order_end()
         with suppress(TimeoutError):  # the judge finds what did not come
             self._wait(lambda: self._fleet.reader.is_done, END_S_MAX, "")
@@ -159,6 +169,7 @@ class DrillRun:
             self._faults.append(FaultRecord(what, name, now_s, now_s, now_s, f"refused: {'; '.join(reasons)}"))
             return False
         self._report(f"{what} {name}")
+        self._expected = {merge.merge: _joined_somewhere(merge) for merge in self._merges(step)[1:]}
         record = self._broken(step, victims, FaultRecord(what, name, time.monotonic(), 0.0))
         limit_s = self._scenario.limits.recovery_s or RECOVERY_S
         recovered_s = self._whole_at(limit_s)
@@ -172,8 +183,10 @@ class DrillRun:
         try:
             for victim in victims:
                 undos.append(self._break(step, victim))
+            # Whoever keeps the servers may have mended it when the hold is over.
+            was_noticed = is_noticed(step, victims, self._probe_reports())
             self._hold(step.hold_s)
-            if not self._is_noticed_in_time(step, victims):
+            if not was_noticed and not self._is_noticed_in_time(step, victims):
                 problems.append("the servers have not noticed it")
         except LmergeError as error:
             problems.append(str(error))
@@ -246,6 +259,10 @@ class DrillRun:
     def _lacks(self) -> list[str]:
         self._fleet.read_messages()
         found = self._probe_reports().lacks
+        for merge, inputs in self._expected.items():
+            found += [
+                f"{merge}: {name} not joined" for name in sorted(inputs - _joined_somewhere(self._reports(merge)))
+            ]
         servers, joined = len(self._target.addresses), self._fleet.reader.joined
         return found if joined == servers else [*found, f"the reader reads from {joined} of {servers} servers"]
 
@@ -259,6 +276,11 @@ class DrillRun:
 
     def _reports(self, merge: str, replicas: frozenset[str] = frozenset(), lag_max: int | None = None) -> MergeReports:
         return report_merge(self._target.addresses, merge, replicas, security=self._target.security, lag_max=lag_max)
+
+
+def _joined_somewhere(merge: MergeReports) -> frozenset[str]:
+    """Return the inputs that could carry a merge at one server at least."""
+    return frozenset(name for server in merge.answering for name in server.joined)
 
 
 def _short(victim: str) -> str:

@@ -35,9 +35,10 @@ class FaultKind(str, Enum):
 
 
 class VictimKind(str, Enum):
-    """Whom a step breaks: replicas of the probe, servers, or parts of the cluster."""
+    """Whom a step breaks: replicas of the probe, replicas of the user's query, servers, or parts of the cluster."""
 
     REPLICA = "replica"
+    INPUT = "input"
     SERVER = "server"
     NODE = "node"
     API_SERVER = "api-server"
@@ -48,7 +49,7 @@ class StepVictim:
     """The victims of a step.
 
     ``which``: a number from 1; of replicas also ``winner`` (the one that causes most of the output) and ``others`` (all
-    but the winner); of servers and nodes also ``each`` (one after the other).
+    but the winner); of inputs, servers and nodes also ``each`` (one after the other).
     """
 
     kind: VictimKind

@@ -22,6 +22,7 @@ from lmerge_controller.drill.probe.fleet import ProbeFleet
 from lmerge_controller.drill.report.result import DrillResult, DrillStatus
 from lmerge_controller.drill.run import DrillRun, abilities_of
 from lmerge_controller.drill.scenario import DrillScenario
+from lmerge_controller.drill.targets.described import DescribedTarget, TargetDescription
 from lmerge_controller.drill.targets.running import RunningServers
 from lmerge_controller.drill.targets.sandbox import ServerSandbox
 from lmerge_controller.drill.targets.target import DrillTarget
@@ -41,6 +42,11 @@ def sandbox_maker(scenario: DrillScenario, folder: Path, journal: UndoJournal) -
 def servers_maker(addresses: list[str], security: Any) -> TargetMaker:
     """Return a maker of a target of servers that run."""
     return lambda scenario, folder, journal: nullcontext(RunningServers(addresses, security))
+
+
+def described_maker(description: TargetDescription, security: Any) -> TargetMaker:
+    """Return a maker of a target that a file describes."""
+    return lambda scenario, folder, journal: nullcontext(DescribedTarget(description, security, journal))
 
 
 def drill_once(

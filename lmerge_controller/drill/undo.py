@@ -6,8 +6,10 @@ that were killed. Every action can be repeated: what is undone already stays as 
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +20,8 @@ from lmerge_controller.drill.process_marks import is_alive, send_signal
 
 # Folders that a drill makes have this prefix. No other folder is removed, whatever a journal contains.
 FOLDER_PREFIX: Final = "lmerge-drill-"
+# Of what a command has printed, in an error.
+PRINTED_LINES_MAX: Final = 5
 
 
 def continue_process(pid: int, mark: str) -> None:
@@ -46,11 +50,25 @@ def remove_folder(path: str) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def run_command(argv: list[str], timeout_s: float) -> None:
+    """Run a command of a described target. Raises Unavailable, with the end of what it printed, if it fails."""
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, errors="replace", timeout=timeout_s, check=False)
+    except OSError as problem:
+        raise Unavailable(f"cannot run {shlex.join(argv)}: {problem.strerror}") from None
+    except subprocess.TimeoutExpired:
+        raise Unavailable(f"{shlex.join(argv)} has not ended within {timeout_s:g} s") from None
+    if done.returncode:
+        printed = " / ".join((done.stderr or done.stdout).strip().splitlines()[-PRINTED_LINES_MAX:])
+        raise Unavailable(f"{shlex.join(argv)} ended with exit code {done.returncode}: {printed}")
+
+
 ACTIONS: Final[dict[str, Callable[..., None]]] = {
     "continue-process": continue_process,
     "end-process": end_process,
     "restore-file-limit": restore_file_limit,
     "remove-folder": remove_folder,
+    "run-command": run_command,
 }
 
 

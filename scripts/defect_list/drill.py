@@ -6,6 +6,8 @@ JUDGING = "lmerge_controller/drill/judging"
 JUDGE = "tests/controller/drill/test_judge.py"
 VERDICT = "tests/controller/drill/test_verdict.py"
 REDUNDANCY = "tests/controller/drill/test_redundancy.py"
+REPORTS = "tests/controller/drill/test_reports.py"
+DESCRIBED = "tests/controller/drill/test_described.py"
 JOURNAL = "tests/controller/drill/test_journal.py"
 
 DEFECTS = (
@@ -141,5 +143,54 @@ DEFECTS = (
         "        send_signal(pid, mark, signal.SIGCONT)\n        journal.done(note)\n",
         "        journal.done(note)\n",
         "tests/controller/drill/test_drills.py::test_what_is_frozen_goes_on_and_counts_again",
+    ),
+    Defect(
+        "the drill's page: reasons are not escaped",
+        "lmerge_controller/drill/report/page.py",
+        "<li>{_text(reason)}</li>",
+        "<li>{reason}</li>",
+        f"{REPORTS}::test_what_comes_from_outside_is_only_text",
+    ),
+    Defect(
+        "the drill's page: a pause is drawn where it ended",
+        "lmerge_controller/drill/report/timeline.py",
+        "        for column in range(first, last + 1):\n",
+        "        for column in range(last, last + 1):\n",
+        f"{REPORTS}::test_a_silence_is_as_wide_as_it_lasted",
+    ),
+    Defect(
+        "the drill's JUnit: a refused drill passes",
+        "lmerge_controller/drill/report/junit.py",
+        'DrillStatus.REFUSED: "error"',
+        'DrillStatus.REFUSED: "system-err"',
+        f"{REPORTS}::test_junit_counts_refused_drills_as_errors",
+    ),
+    Defect(
+        "the drill: an exit code of 0 although a drill failed",
+        "lmerge_controller/drill/report/result.py",
+        "    if DrillStatus.FAILED in statuses:\n",
+        "    if statuses == {DrillStatus.FAILED}:\n",
+        f"{REPORTS}::test_the_exit_code_is_that_of_the_worst_drill",
+    ),
+    Defect(
+        "the drill's metrics: a failure is counted from zero each time",
+        "lmerge_controller/drill/report/metrics.py",
+        "self.values[name].get(drill, 0.0) + (result.status is status)",
+        "float(result.status is status)",
+        f"{REPORTS}::test_metrics_go_on_from_the_file_that_is_there",
+    ),
+    Defect(
+        "the drill: a command that failed in part is not undone",
+        "lmerge_controller/drill/targets/described.py",
+        "            undo()  # it may have been done in part\n",
+        "",
+        f"{DESCRIBED}::test_a_command_that_fails_is_undone_and_named",
+    ),
+    Defect(
+        "the drill: commands break another victim than meant",
+        "lmerge_controller/drill/targets/described.py",
+        "nodes[number - 1] if number <= len(nodes)",
+        "nodes[0] if number <= len(nodes)",
+        f"{DESCRIBED}::test_commands_break_and_undo_the_victim_that_is_meant",
     ),
 )

@@ -28,6 +28,7 @@ class DrillResult:
     """One drill. ``reasons``: why it failed or was refused. ``verdict`` None: it did not come to one.
 
     ``began_at``: wall seconds since the epoch. ``began_s``, ``ended_s``: monotonic, as the times of the verdict.
+    ``stream_ended_s``: when the probe was ordered to end; what came later is no pause.
     """
 
     scenario: DrillScenario
@@ -38,6 +39,7 @@ class DrillResult:
     began_s: float
     ended_s: float
     verdict: DrillVerdict | None = None
+    stream_ended_s: float = float("inf")
 
     @property
     def seconds(self) -> float:

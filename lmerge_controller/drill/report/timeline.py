@@ -47,6 +47,7 @@ def timeline_svg(result: DrillResult) -> str:
     findings, windows = result.verdict.findings, result.verdict.windows
     # Before the first and after the last element there is no stream that could pause.
     began_s, ended_s = (*findings.arrivals_s[:1], *findings.arrivals_s[-1:]) or (result.began_s, result.ended_s)
+    ended_s = min(ended_s, result.stream_ended_s)
     last_s = max([ended_s, *(window.fault.until_s for window in windows)])
     scale = _TimeScale(began_s, max(last_s, began_s + 1.0))
     silences = silences_ms(findings.arrivals_s, scale.began_s, scale.ended_s, COLUMNS)

@@ -25,6 +25,9 @@ POLL_S: Final = 0.02
 INTERVAL_US: Final = 200_000
 
 
+SERVER_ABILITIES: Final = ("kill server", "stop server", "freeze server", "fill-disk server")
+
+
 class _SandboxServer:
     """One server over its lives."""
 
@@ -101,7 +104,8 @@ class ServerSandbox:
 
     @property
     def title(self) -> str:
-        return f"a sandbox of {len(self._servers)} servers"
+        count = len(self._servers)
+        return f"a sandbox of {count} servers" if count > 1 else "a sandbox of one server"
 
     @property
     def addresses(self) -> list[str]:
@@ -113,12 +117,7 @@ class ServerSandbox:
 
     @property
     def breaks(self) -> Mapping[str, Break]:
-        return {
-            "kill server": self._kill,
-            "stop server": self._stop,
-            "freeze server": self._freeze,
-            "fill-disk server": self._fill_disk,
-        }
+        return dict(zip(SERVER_ABILITIES, (self._kill, self._stop, self._freeze, self._fill_disk)))
 
     @property
     def numbers(self) -> Mapping[str, int]:

@@ -11,15 +11,12 @@ import pytest
 from cli_world import Served
 from drilled import drill, processes_of, started, wait_for_line, wait_until_gone
 
+from lmerge_controller.drill.run import SANDBOX_ABILITIES
 from lmerge_controller.drill.scenario_file import builtin_scenarios
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc; servers end with their parent")
 
-LOCAL = [
-    name
-    for name, scenario in builtin_scenarios().items()
-    if not any(ability.endswith((" node", " api-server")) for ability in scenario.abilities)
-]
+LOCAL = [name for name, scenario in builtin_scenarios().items() if SANDBOX_ABILITIES.issuperset(scenario.abilities)]
 SHORT = """
 scenarios:
   - name: kill
@@ -143,6 +140,13 @@ def test_a_dry_run_starts_nothing(tmp_path: Path, scenarios: str) -> None:
     assert found.returncode == 0
     assert "after 0.3 s of whole redundancy: kill replica winner for 0.2 s" in found.stdout
     assert not (tmp_path / "lmerge").exists()
+
+
+def test_without_a_name_a_sandbox_runs_what_it_can(tmp_path: Path) -> None:
+    planned = drill(tmp_path, "run", "--dry-run").stdout
+    assert [line.split(":")[0] for line in planned.splitlines() if line[0] != " "] == LOCAL
+    assert {"kill-winner", "cutover", "clock-apart"} <= set(LOCAL)
+    assert "drain-node" not in LOCAL
 
 
 def test_an_unknown_drill_is_a_usage_error(tmp_path: Path) -> None:

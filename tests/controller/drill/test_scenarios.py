@@ -50,7 +50,7 @@ def test_a_fault_of_each_server_takes_as_long_as_there_are_servers() -> None:
         ("fault: kill", "fault: explode", "scenario mine, steps.1.fault: 'explode' is not one of"),
         ("replica: winner", "replica: 0", "scenario mine, steps.1"),
         ("replica: winner", "server: winner", "scenario mine, steps.1"),
-        ("replica: winner", "node: 1", "scenario mine, steps.1"),
+        ("replica: winner", "api-server: 1", "scenario mine, steps.1"),
         ("hold: 0.5", "hold: -1", "steps.1.hold: -1 is less than the minimum"),
         ("hold: 0.5", "held: 1", "scenario mine, steps.1: Unevaluated properties"),
         ("limits: {pauseMs: 50}", "limits: {pause: 50}", "scenario mine, limits: Additional properties"),
