@@ -49,7 +49,7 @@ def serve(
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="gRPC port; 0: any free one.")] = DEFAULT_PORT,
     http_port: Annotated[
-        int, typer.Option(help="Port of /metrics, /healthz, /readyz; 0: any free one; -1: none.")
+        int, typer.Option(help="Port of /status/, /metrics, /healthz, /readyz; 0: any free one; -1: none.")
     ] = DEFAULT_HTTP_PORT,
     merge: Annotated[list[str] | None, typer.Option(help="A merge to create at the start; repeatable.")] = None,
     no_create: Annotated[bool, typer.Option("--no-create", help="Publishers cannot create merges.")] = False,

@@ -35,6 +35,11 @@ _BUFFER_BYTES: Final = 256 * 1024
 # the connections of machines that have vanished while nothing waited in the process.
 _KERNEL_S: Final = 5.0
 _DATA_HEADERS: Final = {**HEADERS, "Cache-Control": "no-store"}
+_STREAM_HEADERS: Final = {
+    **_DATA_HEADERS,
+    "Content-Type": "text/event-stream; charset=utf-8",
+    "X-Accel-Buffering": "no",  # nginx would keep messages until it has 8 KB of them
+}
 
 
 class StatusPage:
@@ -82,7 +87,7 @@ class StatusPage:
         merge = self._asked_merge(request)
         access = present_access()
         with self._feed.watch(merge) as topic:
-            response = web.StreamResponse(headers={**_DATA_HEADERS, "Content-Type": "text/event-stream; charset=utf-8"})
+            response = web.StreamResponse(headers=_STREAM_HEADERS)
             await response.prepare(request)
             viewer = _Viewer(topic, access, request, response, self._settings.page_write_timeout_s)
             task = asyncio.create_task(viewer.run(), name="viewer")

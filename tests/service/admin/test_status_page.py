@@ -344,6 +344,7 @@ async def test_every_answer_forbids_what_the_page_does_not_use() -> None:
         async with viewing(world) as viewer:
             assert viewer.response.headers["Content-Type"].startswith("text/event-stream")
             assert viewer.response.headers["Cache-Control"] == "no-store"
+            assert viewer.response.headers["X-Accel-Buffering"] == "no", "a proxy would hold messages back"
 
 
 def test_the_bundle_is_small_and_refers_to_no_other_host() -> None:
