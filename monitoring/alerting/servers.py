@@ -5,6 +5,8 @@ from typing import Final
 from monitoring.alerting.alert import Alert, AlertExample, Severity
 
 _SERVER: Final = {"instance": "s1", "job": "lmerge"}
+_ROOM_BYTES: Final = 2**30
+_AHEAD_S: Final = 4 * 3600
 _OF_SERVER: Final = 'instance="s1", job="lmerge"'
 
 SERVER_ALERTS: Final = (
@@ -39,6 +41,24 @@ SERVER_ALERTS: Final = (
         stays_silent=AlertExample(
             {f'lmerge_store_stopped_bool{{{_OF_SERVER}, merge="flights"}}': "1x4 0x20"}, at_s=120
         ),
+    ),
+    Alert(
+        name="LmergeStoreFilling",
+        topic="servers",
+        severity=Severity.WARNING,
+        condition=f"lmerge_store_free_bytes < {_ROOM_BYTES} "
+        f"or predict_linear(lmerge_store_free_bytes[{{window}}], {_AHEAD_S}) < 0",
+        for_s=60,
+        window_s=3600,
+        summary="The volume of the store of {{ $labels.instance }} fills.",
+        description="{{ $labels.instance }} has less than 1 GiB left for its store, or will have none in four hours. "
+        "A server that cannot persist its output delivers nothing.",
+        fires=AlertExample(
+            {f"lmerge_store_free_bytes{{{_OF_SERVER}}}": f"{2 * _ROOM_BYTES}x4 {_ROOM_BYTES - 1}x20"},
+            at_s=180,
+            labels=_SERVER,
+        ),
+        stays_silent=AlertExample({f"lmerge_store_free_bytes{{{_OF_SERVER}}}": f"{50 * _ROOM_BYTES}-1000x40"}, 600),
     ),
     Alert(
         name="LmergeSecurityFileBroken",

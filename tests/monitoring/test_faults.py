@@ -7,15 +7,18 @@ times 120 times shorter (``prometheus_world.FAST``).
 from __future__ import annotations
 
 import asyncio
+import datetime
 import resource
 import signal
+import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import grpc
 import pytest
+from certificates import Authority
 from cli_world import run
 from fault_world import MERGE, Fleet
 from prometheus_world import FAST, Watched
@@ -197,3 +200,77 @@ async def test_an_access_file_that_cannot_be_read_is_not_in_force(program: Progr
                 access.write_text(right + "}")
             access.write_text(right)
             await watched.is_resolved("LmergeSecurityFileBroken")
+
+
+@pytest.mark.long
+async def test_a_volume_that_fills_is_reported_before_it_is_full(program: Program, tmp_path: Path) -> None:
+    with small_volume(tmp_path / "volume") as volume, Fleet(tmp_path) as fleet:
+        await fleet.serve("h1", "--store", str(volume / "store"))
+        async with observed(program, fleet, "ab") as watched:
+            await watched.holds(f"min(lmerge_store_free_bytes) > {2**30}")
+            async with fault(watched, "LmergeStoreFilling", severity="warning"):
+                beside = volume / "beside"
+                beside.write_bytes(bytes(200 * 2**20))
+            beside.unlink()
+            await watched.is_resolved("LmergeStoreFilling")
+
+
+@pytest.mark.long
+async def test_a_certificate_that_expires_soon_is_reported_until_it_is_renewed(
+    program: Program, tmp_path: Path
+) -> None:
+    hour = datetime.timedelta(hours=1)
+    authority = Authority(tmp_path)
+    pair = authority.issue("server", hosts=("127.0.0.1",))
+    with Fleet(tmp_path) as fleet:
+        await fleet.serve("h1", "--merge", MERGE, "--tls-cert", pair.cert, "--tls-key", pair.key)
+        async with Watched(
+            program, tmp_path / "watched", fleet.targets, pace=FAST, authority=authority.path
+        ) as watched:
+            await watched.holds("min(lmerge_certificate_expiry_timestamp_seconds - time()) > 80000")
+            async with fault(watched, "LmergeCertificateExpiring"):
+                authority.issue("server", hosts=("127.0.0.1",), age=hour, lifetime=2 * hour)
+            authority.issue("server", hosts=("127.0.0.1",))
+            await watched.is_resolved("LmergeCertificateExpiring")
+
+
+async def drilled(textfile: Path, *options: str) -> int:
+    """Run a real drill in a sandbox of its own; return its exit code."""
+    done = await asyncio.to_thread(run, "drill", "run", "kill-winner", "--textfile", str(textfile), *options)
+    return done.returncode
+
+
+@pytest.mark.long
+@pytest.mark.timeout(240)
+async def test_a_drill_that_does_not_pass_is_reported_until_it_passes(program: Program, tmp_path: Path) -> None:
+    async with Watched(program, tmp_path / "watched", {}) as watched:
+        async with fault(watched, "LmergeDrillFailed", drill="kill-winner"):
+            assert await drilled(watched.textfile, "--time-limit", "1") == 1
+        assert await drilled(watched.textfile) == 0
+        await watched.is_resolved("LmergeDrillFailed")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(240)
+async def test_a_drill_that_does_not_run_again_is_overdue(program: Program, tmp_path: Path) -> None:
+    day_in_two_seconds = Pace(1 / 50_000, FAST.evaluation_s)
+    async with Watched(program, tmp_path / "watched", {}, pace=day_in_two_seconds) as watched:
+        async with fault(watched, "LmergeDrillOverdue", drill="kill-winner"):
+            await drilled(watched.textfile, "--time-limit", "1")
+        await drilled(watched.textfile, "--time-limit", "1")
+        await watched.is_resolved("LmergeDrillOverdue")
+
+
+@contextmanager
+def small_volume(folder: Path) -> Iterator[Path]:
+    """Mount a volume of 1.1 GiB in memory. Where that is not allowed, the test is reported as not run."""
+    folder.mkdir()
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1100m", "tmpfs", folder], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        pytest.skip(f"no volume can be mounted: {done.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)

@@ -10,14 +10,16 @@ from prometheus_client.core import Metric
 
 from lmerge.service.server import Server
 from lmerge.service.settings import Settings
+from lmerge_controller.drill.report.metrics import report_metrics
 
+FROM_DRILLS = frozenset(re.findall(r"# TYPE (\w+)", report_metrics([])))
 FROM_PROMETHEUS = frozenset(("up",))
 """What Prometheus itself adds for each target."""
 
 
 @cache
 def exported_names() -> frozenset[str]:
-    """Return the names of the samples of a server with one merge, and ``up``."""
+    """Return the names of the samples of a server with one merge, of drills, and ``up``."""
 
     async def scrape() -> list[Metric]:
         server = Server(Settings(port=0, http_port=None, merges=("m",)))
@@ -26,17 +28,21 @@ def exported_names() -> frozenset[str]:
         await server.stop(0.0)
         return families
 
-    return FROM_PROMETHEUS | {
-        family.name + suffix
-        for family in asyncio.run(scrape())
-        for suffix in (
-            ["_total"]
-            if family.type == "counter"
-            else ["_bucket", "_sum", "_count"]
-            if family.type == "histogram"
-            else [""]
-        )
-    }
+    return (
+        FROM_PROMETHEUS
+        | FROM_DRILLS
+        | {
+            family.name + suffix
+            for family in asyncio.run(scrape())
+            for suffix in (
+                ["_total"]
+                if family.type == "counter"
+                else ["_bucket", "_sum", "_count"]
+                if family.type == "histogram"
+                else [""]
+            )
+        }
+    )
 
 
 def names_in(expression: str) -> set[str]:

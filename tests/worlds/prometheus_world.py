@@ -62,7 +62,9 @@ class Daemon:
 class Watched:
     """Prometheus, Alertmanager and the webhook: ``async with Watched(program, folder, targets) as watched``.
 
-    ``targets``: addresses of HTTP ports by job. ``token_file``: what Prometheus shows at each of them.
+    ``targets``: addresses of HTTP ports by job. ``token_file``: what Prometheus shows at each of them. ``authority``:
+    the file of the authority that signed their certificates. ``textfile``: metrics that Prometheus reads there in a job
+    ``node``, as node_exporter's textfile collector serves them.
     """
 
     def __init__(
@@ -72,10 +74,12 @@ class Watched:
         targets: Mapping[str, list[str]],
         token_file: Path | None = None,
         pace: Pace = FAST,
+        authority: str | None = None,
     ) -> None:
         self.received: list[ReceivedAlert] = []
         self._program, self._folder, self._targets, self._token_file = program, folder, targets, token_file
-        self._pace = pace
+        self._pace, self._authority = pace, authority
+        self.textfile = folder / "metrics.prom"
         self._daemons: list[Daemon] = []
 
     async def __aenter__(self) -> Watched:
@@ -143,8 +147,11 @@ class Watched:
                 self.received.append(ReceivedAlert(alert["status"], labels["alertname"], labels, alert["annotations"]))
             return web.Response()
 
+        async def show(_: web.Request) -> web.Response:
+            return web.Response(text=_text_in(self.textfile))
+
         app = web.Application()
-        app.add_routes([web.post("/", take)])
+        app.add_routes([web.post("/", take), web.get("/metrics", show)])
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -179,16 +186,23 @@ class Watched:
         return {"route": {**route, "repeat_interval": "1h"}, "receivers": [receiver]}
 
     def _scrapes(self, alertmanager: str) -> dict[str, Any]:
+        host, port = self._web.addresses[0][:2]
+        tls = {"scheme": "https", "tls_config": {"ca_file": self._authority}} if self._authority else {}
         shown = {"authorization": {"credentials_file": str(self._token_file)}} if self._token_file else {}
         return {
             "global": {"scrape_interval": EVERY, "scrape_timeout": EVERY, "evaluation_interval": EVERY},
             "rule_files": [str(self._folder / "rules.yaml")],
             "alerting": {"alertmanagers": [{"static_configs": [{"targets": [alertmanager]}]}]},
             "scrape_configs": [
-                {"job_name": job, **shown, "static_configs": [{"targets": targets}]}
+                {"job_name": job, **shown, **tls, "static_configs": [{"targets": targets}]}
                 for job, targets in self._targets.items()
-            ],
+            ]
+            + [{"job_name": "node", "static_configs": [{"targets": [f"{host}:{port}"]}]}],
         }
+
+
+def _text_in(file: Path) -> str:
+    return file.read_text() if file.exists() else ""
 
 
 def _end_with_parent() -> None:

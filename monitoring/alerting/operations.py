@@ -1,0 +1,70 @@
+"""Alerts about what keeps the trust in an installation: certificates, and drills that were run and have passed."""
+
+from typing import Final
+
+from monitoring.alerting.alert import Alert, AlertExample, Severity
+
+_DAY_S: Final = 86_400
+_OF_NODE: Final = 'instance="n1", job="node", drill="kill-winner"'
+_DRILL: Final = {"instance": "n1", "job": "node", "drill": "kill-winner"}
+_LAST_RUN: Final = "lmerge_drill_last_run_timestamp_seconds"
+_LAST_SUCCESS: Final = "lmerge_drill_last_success_timestamp_seconds"
+
+OPERATION_ALERTS: Final = (
+    Alert(
+        name="LmergeCertificateExpiring",
+        topic="operations",
+        severity=Severity.WARNING,
+        condition="lmerge_certificate_expiry_timestamp_seconds - time() < {seconds}",
+        for_s=60,
+        window_s=14 * _DAY_S,
+        summary="A certificate of {{ $labels.instance }} expires soon.",
+        description="The first certificate in the {{ $labels.file }} file of {{ $labels.instance }} expires in "
+        "{{ $value | humanizeDuration }}. From then on clients refuse the server, or the server refuses them.",
+        fires=AlertExample(
+            {'lmerge_certificate_expiry_timestamp_seconds{instance="s1", job="lmerge", file="tls_cert"}': "3720x20"},
+            at_s=120,
+            labels={"instance": "s1", "job": "lmerge", "file": "tls_cert"},
+            value="1h 0m 0s",
+        ),
+        stays_silent=AlertExample(
+            {
+                'lmerge_certificate_expiry_timestamp_seconds{instance="s1", job="lmerge", file="tls_cert"}': (
+                    f"3720x4 {20 * _DAY_S}x16"  # it was renewed
+                )
+            },
+            at_s=120,
+        ),
+    ),
+    Alert(
+        name="LmergeDrillFailed",
+        topic="operations",
+        severity=Severity.WARNING,
+        condition=f"{_LAST_RUN} > {_LAST_SUCCESS} or {_LAST_RUN} unless {_LAST_SUCCESS}",
+        for_s=0,
+        summary="The drill {{ $labels.drill }} did not pass.",
+        description="The last run of {{ $labels.drill }} failed or was refused. Until it passes, nothing proves that "
+        "the installation survives this fault.",
+        fires=AlertExample(
+            {f"{_LAST_RUN}{{{_OF_NODE}}}": "100x4 180x20", f"{_LAST_SUCCESS}{{{_OF_NODE}}}": "100x24"},
+            at_s=120,
+            labels=_DRILL,
+        ),
+        stays_silent=AlertExample(
+            {f"{_LAST_RUN}{{{_OF_NODE}}}": "100x4 180x20", f"{_LAST_SUCCESS}{{{_OF_NODE}}}": "100x4 180x20"}, at_s=120
+        ),
+    ),
+    Alert(
+        name="LmergeDrillOverdue",
+        topic="operations",
+        severity=Severity.WARNING,
+        condition=f"time() - {_LAST_RUN} > {{seconds}}",
+        for_s=0,
+        window_s=26 * 3600,
+        summary="The drill {{ $labels.drill }} has not run today.",
+        description="{{ $labels.drill }} last ran {{ $value | humanizeDuration }} ago. What it proved may not hold "
+        "any more.",
+        fires=AlertExample({f"{_LAST_RUN}{{{_OF_NODE}}}": "0x6500"}, 27 * 3600, _DRILL, "1d 3h 0m 0s"),
+        stays_silent=AlertExample({f"{_LAST_RUN}{{{_OF_NODE}}}": "0x4000 60000x2500"}, 27 * 3600),
+    ),
+)
