@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from monitoring.boards.drills import DRILLS
 from monitoring.boards.merge import MERGE
 from monitoring.boards.overview import OVERVIEW
 from monitoring.boards.panel import Board
@@ -9,4 +10,4 @@ from monitoring.boards.replica import REPLICA
 from monitoring.boards.servers import SERVERS
 from monitoring.boards.spark import SPARK
 
-BOARDS: Final[tuple[Board, ...]] = (OVERVIEW, MERGE, REPLICA, SERVERS, SPARK)
+BOARDS: Final[tuple[Board, ...]] = (OVERVIEW, MERGE, REPLICA, SERVERS, SPARK, DRILLS)

@@ -47,13 +47,19 @@ def dashboard_json(board: Board) -> str:
         made.with_row(dashboard.Row(row.title))
         for panel in row.panels:
             made.with_panel(_panel(panel))
-    return numbered(json.loads(json.dumps(made.build(), cls=JSONEncoder)))
+    return finished(json.loads(json.dumps(made.build(), cls=JSONEncoder)))
 
 
-def numbered(document: Any) -> str:
-    """Return the text of a dashboard with a number for each panel, by which links and Grafana find it."""
+def finished(document: Any) -> str:
+    """Return the text of a dashboard with a number for each panel, by which links and Grafana find it.
+
+    The builders write the settings of intervals into every variable; Grafana's types have them for intervals only.
+    """
     for number, panel in enumerate(document["panels"], 1):
         panel["id"] = number
+    for variable in document["templating"]["list"]:
+        for name in ("auto", "auto_count", "auto_min"):
+            variable.pop(name, None)
     return json.dumps(document, indent=2, sort_keys=True) + "\n"
 
 

@@ -7,6 +7,7 @@ from typing import Final
 from monitoring.boards.panel import RED, YELLOW, Board, BoardRow, Variable, counted, cutovers, kills, lines, number
 
 _ONE: Final = '{instance=~"$instance"}'
+_SERVER: Final = '{instance=~"$instance", job=~".*lmerge.*"}'
 
 _RUNNING: Final = BoardRow(
     "Do they run?",
@@ -76,6 +77,63 @@ _LOAD: Final = BoardRow(
         ),
     ),
 )
+_STORE: Final = BoardRow(
+    "Can they persist?",
+    (
+        lines(
+            "Room on the volume",
+            "How much room has the volume of the store left? An alert fires below 1 GiB.",
+            f"min by (instance) (lmerge_store_free_bytes{_ONE})",
+            "{{instance}}",
+            "bytes",
+            runbook="store-filling",
+        ),
+        lines(
+            "Size of the store",
+            "How large is the store of each merge?",
+            f"sum by (instance, merge) (lmerge_store_bytes{_ONE})",
+            "{{instance}} {{merge}}",
+            "bytes",
+            runbook="store-filling",
+        ),
+        lines(
+            "Time of a commit, 99 %",
+            "How long does a commit take?",
+            "histogram_quantile(0.99, sum by (le, instance) "
+            f"(rate(lmerge_store_commit_seconds_bucket{_ONE}[$__rate_interval])))",
+            "{{instance}}",
+            "s",
+            runbook="store-failing",
+        ),
+        lines(
+            "Failed commits",
+            "How many commits failed and were tried again?",
+            f"sum by (instance) (rate(lmerge_store_errors_total{_ONE}[$__rate_interval]))",
+            "{{instance}}",
+            "cps",
+            runbook="store-failing",
+        ),
+    ),
+)
+_PROCESSES: Final = BoardRow(
+    "What do they take?",
+    (
+        lines(
+            "Processor",
+            "How many cores does each server use?",
+            f"rate(process_cpu_seconds_total{_SERVER}[$__rate_interval])",
+            "{{instance}}",
+            "short",
+        ),
+        lines(
+            "Memory",
+            "How much memory does each server use?",
+            f"process_resident_memory_bytes{_SERVER}",
+            "{{instance}}",
+            "bytes",
+        ),
+    ),
+)
 _DOORS: Final = BoardRow(
     "Whom do they refuse?",
     (
@@ -101,6 +159,6 @@ SERVERS: Final = Board(
     "Servers and store",
     "Do the servers run, are they busy, can they persist, whom do they refuse?",
     (Variable("instance", "lmerge_build_info", is_many=True),),
-    (_RUNNING, _LOAD, _DOORS),
+    (_RUNNING, _LOAD, _STORE, _PROCESSES, _DOORS),
     (kills(".*"), cutovers(".*")),
 )

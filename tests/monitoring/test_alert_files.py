@@ -15,7 +15,7 @@ from monitoring.alerting.catalogue import ALERTS
 from monitoring.alerting.promtool_file import promtool_file
 from monitoring.alerting.rules_file import rules_file
 from monitoring.alerting.runbooks import SECTIONS, runbook_path
-from monitoring.artifacts import ROOT, files
+from monitoring.artifacts import DASHBOARDS, ROOT, files
 
 EVERY_ALERT = pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
 RULES = "rules.yaml"
@@ -35,9 +35,10 @@ def test_a_generated_file_is_as_it_would_be_written(name: str) -> None:
     assert (ROOT / name).read_text() == files()[name], "make monitoring writes it"
 
 
-def test_the_chart_has_no_rules_that_are_not_generated() -> None:
-    kept = {str(path.relative_to(ROOT)) for path in (ROOT / "charts/lmerge/files/rules").iterdir()}
-    assert kept <= files().keys()
+@pytest.mark.parametrize("folder", ["charts/lmerge/files/rules", "charts/lmerge/files/dashboards", DASHBOARDS])
+def test_a_folder_has_all_that_is_generated_and_nothing_else(folder: str) -> None:
+    kept = {str(path.relative_to(ROOT)) for path in (ROOT / folder).iterdir()}
+    assert kept == {name for name in files() if name.startswith(f"{folder}/")}
 
 
 def test_promtool_accepts_the_rules(program: Callable[[str], str]) -> None:

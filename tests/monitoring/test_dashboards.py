@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -15,25 +16,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_world import run
 from fault_world import MERGE, Fleet
 from metric_names import exported_names, names_in
 from prometheus_world import Watched
 
 from monitoring.alerting.alert import RUNBOOKS
 from monitoring.alerting.catalogue import ALERTS
-from monitoring.artifacts import CHART_DASHBOARDS, DASHBOARDS, ROOT
 from monitoring.boards.catalogue import BOARDS
+from monitoring.boards.grafana import dashboard_json
 from monitoring.drawing import Drawn, draw
 
-FILES = sorted((ROOT / DASHBOARDS).glob("*.json"))
-EVERY_DASHBOARD = pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+DASHBOARDS = {f"lmerge-{board.uid}": json.loads(dashboard_json(board)) for board in BOARDS}
+EVERY_DASHBOARD = pytest.mark.parametrize("name", DASHBOARDS)
 STEP_S = 0.5
 AFTER_S = 4.0  # so long before the first fault and after the last, which is then in the results too
-VARIABLES = {"merge": MERGE, "input": "a", "instance": ".*", "datasource": "p", "__rate_interval": "2s"}
-
-
-def loaded(file: Path) -> Any:
-    return json.loads(file.read_text())
+VARIABLES = {"drill": ".*", "merge": MERGE, "input": "a", "instance": ".*", "datasource": "p", "__rate_interval": "2s"}
 
 
 def panels_of(dashboard: Any) -> list[Any]:
@@ -54,20 +52,15 @@ def named(legend: str, labels: dict[str, str]) -> str:
     return re.sub(r"\{\{(\w+)\}\}", lambda found: labels.get(found[1], ""), legend)
 
 
-def test_the_files_are_the_dashboards_and_the_chart_has_the_same() -> None:
-    assert [file.stem for file in FILES] == sorted(f"lmerge-{board.uid}" for board in BOARDS)
-    assert sorted(path.name for path in (ROOT / CHART_DASHBOARDS).iterdir()) == [file.name for file in FILES]
-
-
 @EVERY_DASHBOARD
-def test_queries_use_metrics_that_a_server_exports(file: Path) -> None:
-    used = set().union(*(names_in(expression) for expression in expressions(loaded(file))))
+def test_queries_use_metrics_that_a_server_exports(name: str) -> None:
+    used = set().union(*(names_in(expression) for expression in expressions(DASHBOARDS[name])))
     assert used - exported_names() == set()
 
 
 @EVERY_DASHBOARD
-def test_each_panel_has_a_question_a_unit_and_thresholds_and_fits_the_page(file: Path) -> None:
-    for panel in panels_of(loaded(file)):
+def test_each_panel_has_a_question_a_unit_and_thresholds_and_fits_the_page(name: str) -> None:
+    for panel in panels_of(DASHBOARDS[name]):
         assert panel["description"].endswith((".", "?")), panel["title"]
         assert panel["fieldConfig"]["defaults"]["unit"]
         assert panel["fieldConfig"]["defaults"]["thresholds"]["steps"][0]["value"] is None
@@ -76,9 +69,9 @@ def test_each_panel_has_a_question_a_unit_and_thresholds_and_fits_the_page(file:
 
 
 @EVERY_DASHBOARD
-def test_no_two_panels_stand_at_one_place(file: Path) -> None:
+def test_no_two_panels_stand_at_one_place(name: str) -> None:
     taken: set[tuple[int, int]] = set()
-    for panel in loaded(file)["panels"]:
+    for panel in DASHBOARDS[name]["panels"]:
         place = panel["gridPos"]
         cells = {(place["x"] + x, place["y"] + y) for x in range(place["w"]) for y in range(place["h"])}
         assert cells.isdisjoint(taken), panel["title"]
@@ -86,17 +79,19 @@ def test_no_two_panels_stand_at_one_place(file: Path) -> None:
 
 
 @EVERY_DASHBOARD
-def test_links_lead_to_runbooks_that_exist(file: Path) -> None:
-    links = [link["url"] for panel in panels_of(loaded(file)) for link in panel.get("links", [])]
+def test_links_lead_to_runbooks_that_exist(name: str) -> None:
+    links = [link["url"] for panel in panels_of(DASHBOARDS[name]) for link in panel.get("links", [])]
     assert set(links) <= {f"{RUNBOOKS}/{alert.runbook}.html" for alert in ALERTS}
-    with_steps = [p for p in panels_of(loaded(file)) if len(p["fieldConfig"]["defaults"]["thresholds"]["steps"]) > 1]
+    with_steps = [
+        p for p in panels_of(DASHBOARDS[name]) if len(p["fieldConfig"]["defaults"]["thresholds"]["steps"]) > 1
+    ]
     unexplained = {panel["title"] for panel in with_steps if not panel.get("links")}
     assert unexplained <= {"Alerts", "Recordings that have stopped"}
 
 
 @EVERY_DASHBOARD
-def test_each_variable_of_a_query_can_be_chosen(file: Path) -> None:
-    dashboard = loaded(file)
+def test_each_variable_of_a_query_can_be_chosen(name: str) -> None:
+    dashboard = DASHBOARDS[name]
     used = {name for expression in expressions(dashboard) for name in re.findall(r"\$(\w+)", expression)}
     chosen = {variable["name"] for variable in dashboard["templating"]["list"]}
     assert used - {"__rate_interval"} <= chosen
@@ -114,12 +109,14 @@ async def test_no_query_is_empty_while_replicas_die_and_are_replaced(
             fleet.replicate(name)
         fleet.subscribe("board")
         async with Watched(program, tmp_path / "watched", fleet.targets) as watched:
+            drill = await asyncio.to_thread(run, "drill", "run", "kill-winner", "--textfile", str(watched.textfile))
+            assert drill.returncode == 0, drill.stdout
             begin_s = time.time()
             await live_through(fleet, watched)
             end_s = time.time()
             pictures = Path(os.environ.get("LMERGE_PICTURES", str(tmp_path)))
-            for file in FILES:
-                await assert_nothing_is_empty(watched, file, begin_s, end_s, pictures)
+            for name, dashboard in DASHBOARDS.items():
+                await assert_nothing_is_empty(watched, dashboard, begin_s, end_s, pictures / f"{name}.png")
 
 
 async def live_through(fleet: Fleet, watched: Watched) -> None:
@@ -138,9 +135,10 @@ async def live_through(fleet: Fleet, watched: Watched) -> None:
     await watched.holds(f"vector(time()) > {time.time() + AFTER_S}")
 
 
-async def assert_nothing_is_empty(watched: Watched, file: Path, begin_s: float, end_s: float, pictures: Path) -> None:
+async def assert_nothing_is_empty(
+    watched: Watched, dashboard: Any, begin_s: float, end_s: float, picture: Path
+) -> None:
     """Run every query of a dashboard and draw it."""
-    dashboard = loaded(file)
 
     async def series_of(expression: str, legend: str) -> list[Drawn]:
         found = await watched.over(filled(expression), begin_s, end_s, STEP_S)
@@ -162,7 +160,7 @@ async def assert_nothing_is_empty(watched: Watched, file: Path, begin_s: float, 
     for variable in dashboard["templating"]["list"]:
         if variable["type"] == "query":
             assert await chosen_from(watched, variable["query"])
-    draw(dashboard, results, marks, pictures / f"{file.stem}.png")
+    draw(dashboard, results, marks, picture)
 
 
 async def chosen_from(watched: Watched, query: str) -> set[str]:
