@@ -40,7 +40,7 @@ _HOST: Final = typer.Option(
 )
 _UNIT: Final = typer.Option(
     help="Measure freshness: the stream's times are these units since 1970.",
-    envvar="LMERGE_METRICS_TIME_UNIT",
+    envvar="LMERGE_METRICS_UNIT",
     rich_help_panel="Metrics",
 )
 _OPTIONS: Final[tuple[Option, ...]] = (

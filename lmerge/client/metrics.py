@@ -149,13 +149,13 @@ def asked_metrics(environment: Mapping[str, str]) -> ClientMetrics | None:
 
     The address is written to standard error.
 
-    Beside the port, LMERGE_METRICS_TIME_UNIT is the unit of the streams' times. Raises AddressInUse, UsageError.
+    Beside the port, LMERGE_METRICS_UNIT is the unit of the streams' times. Raises AddressInUse, UsageError.
     """
     asked = asked_port(environment)
     if asked is None:
         return None
     registry = CollectorRegistry()
-    metrics = ClientMetrics(registry, time_unit=environment.get("LMERGE_METRICS_TIME_UNIT") or None)
+    metrics = ClientMetrics(registry, time_unit=environment.get("LMERGE_METRICS_UNIT") or None)
     bound = export(registry, *asked)
     sys.stderr.write(f"metrics at http://{asked[1]}:{bound.port}/metrics\n")
     return metrics

@@ -179,7 +179,7 @@ def test_a_port_of_the_environment_that_is_none_is_an_error_that_names_it(port: 
 
 
 def test_an_environment_that_asks_for_nothing_serves_nothing() -> None:
-    assert asked_metrics({"LMERGE_METRICS_PORT": " ", "LMERGE_METRICS_TIME_UNIT": "us"}) is None
+    assert asked_metrics({"LMERGE_METRICS_PORT": " ", "LMERGE_METRICS_UNIT": "us"}) is None
 
 
 def url_of(process: subprocess.Popen[str]) -> str:
