@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from kube_world import KubeServer, api_of, grant, install_definition, make_namespace, shown, until
 from kubelet_world import PodMaker, no_image
 from tcp_proxy import TcpProxy
@@ -22,6 +24,7 @@ from lmerge_controller.kubernetes.election import LeadershipLost
 from lmerge_controller.kubernetes.fence import FencedWriter
 from lmerge_controller.kubernetes.lease_rules import LeaseTimes, term_of
 from lmerge_controller.kubernetes.manifests import PodSettings
+from lmerge_controller.kubernetes.pod_states import joined_gate
 
 TIMES = LeaseTimes(lease_s=1.5, renew_s=1.0, retry_s=0.2)
 MAKERS: dict[str, PodMaker] = {}
@@ -220,6 +223,38 @@ async def test_a_right_that_is_missing_is_named_in_the_status(kube: KubeServer) 
                 return row.get("reason") == "RightMissing" and "patch deployments" in row["message"]
 
             await seen(named)
+
+
+def chart_rules() -> list[Json]:
+    """Return the rights that the chart gives to the controller."""
+    text = (Path(__file__).resolve().parents[3] / "charts/lmerge/templates/controller.yaml").read_text()
+    block = text.partition('{{- define "lmerge.controllerRules" -}}')[2].partition("{{- end }}")[0]
+    rules: list[Json] = yaml.safe_load(block)
+    return [*rules, {"apiGroups": [LEASES.group], "resources": ["leases"], "verbs": ["get", "create", "update"]}]
+
+
+async def test_the_rights_that_the_chart_gives_are_enough(kube: KubeServer, caplog: pytest.LogCaptureFixture) -> None:
+    async with space(kube, "c-chart") as api:
+        await grant(api, "c-chart", chart_rules())
+        async with controller(kube, "c-chart", token="narrow-token") as found:
+            await api.create(QUERIES, query("c-chart", replicas=2))
+
+            async def made() -> bool:
+                return len(await names(api, PODS, "c-chart")) == 2 and len(await names(api, EVENTS, "c-chart")) > 0
+
+            await seen(made)
+            backend = found._operated["c-chart", "flights"].backend
+            await backend._open_gates(frozenset(["flights-v1-0"]))
+
+            async def is_open() -> bool:
+                pods = (await api.page(PODS, "c-chart"))["items"]
+                return any(joined_gate(one) for one in pods)
+
+            await seen(is_open)
+            for deployment in (await api.page(DEPLOYMENTS, "c-chart"))["items"]:
+                await found.writer.delete(DEPLOYMENTS, deployment)
+    assert "does not allow" not in caplog.text
+    assert "403" not in caplog.text
 
 
 async def test_another_takes_over_from_a_leader_that_is_cut_off(kube: KubeServer) -> None:
