@@ -15,7 +15,7 @@ from lmerge import terminal
 from lmerge.cli.connection import secured
 from lmerge.client.connection.streams import parse_targets
 from lmerge.errors import UsageError
-from lmerge_controller.drill.journal import UndoJournal, default_folder, left_over
+from lmerge_controller.drill.journal import default_folder, left_over
 from lmerge_controller.drill.observe import merges_of
 from lmerge_controller.drill.probe.fleet import MERGE
 from lmerge_controller.drill.report.as_json import report_json
@@ -162,9 +162,7 @@ def _scenarios(file: Path | None) -> dict[str, DrillScenario]:
 def _undo_left_over() -> int:
     """Undo what interrupted drills have left. Return how many things could not be undone."""
     failed = 0
-    journals: list[UndoJournal] = []
     for journal in left_over(default_folder()):
-        journals.append(journal)
         failures = undo_all(journal, lambda text: terminal.error(f"undone: {text}"))
         for failure in failures:
             terminal.error(f"lmerge: {failure}; it stays in {journal.path}")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from lmerge import files
-from lmerge.errors import StoreDamaged
+from lmerge.errors import StoreDamaged, UsageError
 
 SUFFIX: Final = ".journal"
 
@@ -33,9 +34,21 @@ class UndoEntry:
 
 
 def default_folder() -> Path:
-    """Return the folder of the journals: in the user's state (XDG)."""
+    """Return the folder of the journals: in the user's state (XDG).
+
+    Without a home that can be written, as in a container, it is in the temporary folder. Raises UsageError if that one
+    belongs to another user, because a journal holds commands.
+    """
     state = os.environ.get("LMERGE_STATE") or os.environ.get("XDG_STATE_HOME")
-    return Path(state or Path.home() / ".local" / "state") / "lmerge" / "drills"
+    if not state:
+        home = os.path.expanduser("~")
+        if not os.access(home, os.W_OK):
+            folder = Path(tempfile.gettempdir()) / f"lmerge-drills-{os.getuid()}"
+            if folder.exists() and folder.stat().st_uid != os.getuid():
+                raise UsageError(f"{folder} belongs to another user: set LMERGE_STATE to a folder for journals")
+            return folder
+        state = os.path.join(home, ".local", "state")
+    return Path(state) / "lmerge" / "drills"
 
 
 class UndoJournal:

@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_world import Served
+from certificates import Authority
+from cli_world import Served, run
 from drilled import drill, processes_of, started, wait_for_line, wait_until_gone
 
 from lmerge_controller.drill.run import SANDBOX_ABILITIES
@@ -40,6 +41,12 @@ scenarios:
       - {fault: kill, victim: {replica: winner}, after: 0.3, hold: 0.2}
       - {fault: cut, victim: {replica: winner}, direction: both, after: 0.2, hold: 0.5}
       - {fault: slow, victim: {replica: 1}, delayMs: 200, after: 0.2, hold: 0.5}
+    limits: {pauseMs: 20000, recoverySeconds: 60}
+  - name: one
+    summary: A replica is killed.
+    needs: {replicas: 2}
+    steps:
+      - {fault: kill, victim: {replica: winner}, after: 0.3, hold: 0.2}
     limits: {pauseMs: 20000, recoverySeconds: 60}
   - name: long
     summary: A server stands still for long.
@@ -106,6 +113,27 @@ def test_a_drill_against_servers_that_run_leaves_their_merges_alone(tmp_path: Pa
     finally:
         served.stop()
     assert left_behind(tmp_path) == []
+
+
+def test_servers_with_certificates_and_tokens_are_drilled(tmp_path: Path, scenarios: str) -> None:
+    authority = Authority(tmp_path)
+    pair = authority.issue_server()
+    roles = [part for role in ("publish", "subscribe", "status", "admin") for part in ("--role", role)]
+    files = ["--file", str(tmp_path / "access.json"), "--out", str(tmp_path / "drill.token")]
+    made = run("token", "make", "drill", *roles, "--merge", "lmerge-drill", "--replica", "probe-*", *files)
+    assert made.returncode == 0, made.stderr
+    served = Served(tmp_path, "--tls-cert", pair.cert, "--tls-key", pair.key, "--tokens", str(tmp_path / "access.json"))
+    try:
+        target = ["--file", scenarios, "--server", f"localhost:{served.ports['port']}", "--ca", authority.path]
+        token = ["--token-file", str(tmp_path / "drill.token")]
+        found = drill(tmp_path, "run", *target, *token, "one")
+        assert found.returncode == 0, found.stdout + found.stderr
+        without_links = drill(tmp_path, "run", *target, *token, "links")
+        assert without_links.returncode == 2
+        assert "this target cannot cut replica" in without_links.stdout
+        assert drill(tmp_path, "run", *target, "one").returncode == 2  # without a token
+    finally:
+        served.stop()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

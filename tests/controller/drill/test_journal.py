@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from lmerge.errors import StoreDamaged
-from lmerge_controller.drill.journal import UndoJournal, left_over
+from lmerge.errors import StoreDamaged, UsageError
+from lmerge_controller.drill.journal import UndoJournal, default_folder, left_over
 from lmerge_controller.drill.process_marks import is_alive, mark_of, send_signal
 from lmerge_controller.drill.undo import undo_all
 
@@ -128,3 +128,22 @@ def test_what_cannot_be_undone_stays_in_the_journal(tmp_path: Path) -> None:
         assert done == ["remove-folder path=y"]
     with UndoJournal(path) as journal:
         assert [entry.action for entry in journal.pending] == ["heal-the-world"]
+
+
+def test_without_a_home_journals_are_in_a_temporary_folder_of_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("LMERGE_STATE", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert default_folder() == tmp_path / ".local" / "state" / "lmerge" / "drills"
+    monkeypatch.setenv("HOME", str(tmp_path / "nonexistent"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    folder = default_folder()
+    assert folder == tmp_path / f"lmerge-drills-{os.getuid()}"
+    folder.mkdir()
+    assert default_folder() == folder
+    monkeypatch.setattr("os.getuid", lambda: 987_654)
+    (tmp_path / "lmerge-drills-987654").mkdir()
+    with pytest.raises(UsageError, match="belongs to another user"):
+        default_folder()
