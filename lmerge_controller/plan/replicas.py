@@ -238,11 +238,13 @@ def _end_surplus(rules: _Rules) -> None:
     is_busy = any(replica.is_ending or _is_stopping(replica) for replica in let_go)
     for replica in [*outdated, *let_go]:
         process, is_given_up = replica.process, _must_observe(rules, replica)
-        if process is None or process.phase in (ProcessPhase.EXITED, ProcessPhase.STOPPING):
-            if process is None:
-                _end_orphan(rules, replica)
-            elif replica not in outdated:
-                rules.draft.propose(StopReplica(replica.name, process.uid, "it has ended, and is needed no more"))
+        if process is None:
+            _end_orphan(rules, replica)
+            continue
+        if process.phase is ProcessPhase.EXITED:
+            rules.draft.propose(StopReplica(replica.name, process.uid, "it has ended, and is needed no more"))
+            continue
+        if process.phase is ProcessPhase.STOPPING:
             continue
         if is_busy and not is_given_up:
             continue
@@ -297,9 +299,18 @@ def _may_end(rules: _Rules, replica: ReplicaView) -> bool:
 
 
 def _another(rules: _Rules, replica: ReplicaView) -> bool:
-    """Whether another good replica of the serving version stays, whatever this plan does."""
+    """Whether another good replica stays, whatever this plan does: of the serving version.
+
+    One of another version is enough, if it was not given up, where the replica itself is not good: the output follows
+    the other one already, and no good replica of the serving version would otherwise ever come back.
+    """
     ended = {action.replica for action in rules.draft.actions if isinstance(action, StopReplica | ReplaceReplica)}
+    serving, refused = rules.record.serving, {refused.name for refused in rules.record.refused}
+    any_version = replica.version == serving and not replica.is_good
     return any(
-        other.name != replica.name and other.name not in ended and rules.is_described(other)
-        for other in rules.view.good(rules.record.serving)
+        other.is_good
+        and other.name != replica.name
+        and other.name not in ended
+        and (rules.is_described(other) if other.version == serving else any_version and other.version not in refused)
+        for other in rules.view.replicas
     )

@@ -45,6 +45,7 @@ from lmerge_controller.plan.record import Record
 TICK_S = 1.0
 STABLE = 1_000_000
 LAG_MAX = 1_000
+CATCH_UP = 15  # ticks; a replica that lags is replaced earlier, if it may be
 
 
 def described(
@@ -106,10 +107,11 @@ class SimServer:
 
 @dataclass
 class SimReplica:
-    """A process of a replica. ``lags``: it is behind; ``is_stuck``: it never attaches."""
+    """A process of a replica. ``lags``: it is behind, until it catches up; ``is_stuck``: it never attaches."""
 
     process: ObservedProcess
     lags: bool = False
+    lagged_for: int = 0
     is_stuck: bool = False
 
 
@@ -253,6 +255,8 @@ class SimulatedQuery:
 
     def _tick_replica(self, name: str, replica: SimReplica) -> None:
         process = replica.process
+        replica.lagged_for += replica.lags
+        replica.lags = replica.lags and replica.lagged_for < CATCH_UP
         behaviour = self.behaviour.get(process.version, "good")
         if process.phase is ProcessPhase.STARTING:
             replica.process = replace(process, phase=ProcessPhase.RUNNING, started_at_s=self.now_s)

@@ -230,3 +230,28 @@ def test_a_process_that_is_starting_is_left_alone() -> None:
     world = running(2)
     world.add("v1", 1, ProcessPhase.STARTING)
     assert world.round().actions == ()
+
+
+def test_a_version_is_promoted_only_when_all_its_replicas_are_certified() -> None:
+    world = running()
+    world.query = described(active="v2")
+    while not any("q-v2-1" in server.inputs for server in world.servers.values()):
+        world.round()
+        world.tick()
+    for equal in (0, 1):  # 2 are required
+        for server in world.servers.values():
+            server.inputs["q-v2-0"].equal, server.inputs["q-v2-1"].equal = 5, equal
+        assert not any(isinstance(action, PromoteInput) for action in world.round().actions)
+    for server in world.servers.values():
+        server.inputs["q-v2-1"].equal = 2
+    promoted = [action for action in world.round().actions if isinstance(action, PromoteInput)]
+    assert len(promoted) == 4
+
+
+def test_a_replica_that_is_joined_at_one_of_two_servers_spares_no_other() -> None:
+    world = running(mark="old")
+    world.query = described(mark="new")
+    world.replicas["q-v1-1"].is_stuck = True
+    del world.servers[1].inputs["q-v1-1"]
+    made = world.round()
+    assert [action.replica for action in made.actions if isinstance(action, ReplaceReplica)] == ["q-v1-1"]
