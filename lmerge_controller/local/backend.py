@@ -144,13 +144,9 @@ class LocalBackend:
     async def report(self, plan: QueryPlan, outcomes: Sequence[ActionOutcome]) -> None:
         """Show decisions and conditions in the status file, and in the log of the run."""
         now_s = clock.wall_us() / 1e6
-        status = self._status.after(plan, outcomes, now_s)
-        for event in status.events_after(self._status):
-            with suppress(OSError):
-                self._state.log("up").write(event.text)
         self._publish(
             replace(
-                status,
+                self._status.after(plan, outcomes, now_s),
                 merge=self.query.merge.name,
                 addresses=addresses(self.query, self._state),
                 processes=self._shown(),
@@ -164,6 +160,17 @@ class LocalBackend:
         except asyncio.TimeoutError:
             return
         self._changed.clear()
+
+    def answer(self, request: str, refusal: str) -> None:
+        """Show that a request was taken, or why it was refused, and let the loop look."""
+        count = self._status.replicas_count if refusal else 0  # not settled until the next plan
+        self._publish(replace(self._status, request=request, refusal=refusal, replicas_count=count))
+        self.wake()
+
+    @property
+    def running_names(self) -> frozenset[str]:
+        """The processes that the supervisor keeps."""
+        return frozenset(self.supervisor.statuses)
 
     def wake(self) -> None:
         """End the present ``wait``."""
@@ -257,7 +264,13 @@ class LocalBackend:
             part = replace(part, exited_at_s=now_s, life=part.life or f"start-{status.starts}")
         self._parts[status.name] = part
         self._record_processes()
-        self._publish(replace(self._status, processes=self._shown()))
+        shown = replace(self._status, processes=self._shown())
+        if status.phase is SupervisedPhase.WAITING:
+            text = f"{status.name}: {self._problem(status)}; it is started again in {status.wait_s:.1f} s"
+            shown = shown.with_event(text, now_s, is_warning=True)
+        elif status.phase is SupervisedPhase.COMPLETE:
+            shown = shown.with_event(f"{status.name} has published everything", now_s)
+        self._publish(shown)
         self.wake()
 
     def _record_processes(self) -> None:
@@ -303,6 +316,9 @@ class LocalBackend:
 
     def _publish(self, status: LocalStatus) -> None:
         if status != self._status:
+            for event in status.events_after(self._status):
+                with suppress(OSError):
+                    self._state.log("up").write(event.text)
             self._status = status
             with suppress(UsageError):  # as well; `lmerge ps` then shows what was before
                 self._state.write("status", status.as_json())

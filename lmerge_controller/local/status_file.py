@@ -30,7 +30,8 @@ class LocalStatus:
     """The state of a run. ``conditions`` and ``processes`` are tables as JSON has them.
 
     ``joined``: the replicas that are joined, of ``replicas_count`` of the ``serving`` version. ``notes``: the decisions
-    of the last plan that were no actions. ``request``: the last request of another `lmerge up` that was taken.
+    of the last plan that were no actions. ``request``: the last one of another `lmerge up` that was answered;
+    ``refusal``: why it was refused; empty: it was taken.
     """
 
     query: str
@@ -44,6 +45,7 @@ class LocalStatus:
     events: tuple[LocalEvent, ...] = ()
     notes: tuple[str, ...] = ()
     request: str = ""
+    refusal: str = ""
 
     def condition(self, kind: str) -> Mapping[str, Any]:
         """Return a condition; of unknown status if nothing was planned yet."""
@@ -56,14 +58,12 @@ class LocalStatus:
 
     def after(self, plan: QueryPlan, outcomes: Sequence[ActionOutcome], now_s: float) -> LocalStatus:
         """Return the status after one turn of the loop."""
-        number = self.events[-1].number if self.events else 0
         noted = [(note.message, note.is_warning) for note in plan.notes if note.message not in self.notes]
-        new = [
-            LocalEvent(number + offset, now_s, text, is_warning)
-            for offset, (text, is_warning) in enumerate((*noted, *_texts(outcomes)), 1)
-        ]
+        status = self
+        for text, is_warning in (*noted, *_texts(outcomes)):
+            status = status.with_event(text, now_s, is_warning=is_warning)
         return replace(
-            self,
+            status,
             serving=plan.record.serving,
             joined=plan.joined,
             replicas_count=plan.replicas_count,
@@ -71,9 +71,13 @@ class LocalStatus:
                 {"type": str(c.type), "status": str(c.status), "reason": c.reason, "message": c.message}
                 for c in plan.conditions
             ),
-            events=(*self.events, *new)[-EVENTS_MAX:],
             notes=tuple(note.message for note in plan.notes),
         )
+
+    def with_event(self, text: str, now_s: float, *, is_warning: bool = False) -> LocalStatus:
+        """Return the status with one event more."""
+        number = self.events[-1].number + 1 if self.events else 1
+        return replace(self, events=(*self.events, LocalEvent(number, now_s, text, is_warning))[-EVENTS_MAX:])
 
     def events_after(self, earlier: LocalStatus) -> Iterator[LocalEvent]:
         """Yield the events that ``earlier`` has not."""
