@@ -1,7 +1,11 @@
-"""A replica that publishes an event each hundredth of a second until it is killed: ``steady_app.py TARGET NAME``."""
+"""A replica that publishes an event each hundredth of a second until it is killed: ``steady_app.py TARGET NAME``.
+
+It also ends with the process that has started it, so nothing is left of a test that was killed.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 
@@ -12,8 +16,8 @@ PACE_S = 0.01
 
 def main(target: str, name: str) -> None:
     with Publisher(target, "flights", name, properties=["key"]) as publisher:
-        began_s, at = time.monotonic(), 0
-        while True:
+        began_s, at, parent = time.monotonic(), 0, os.getppid()
+        while os.getppid() == parent:
             at += 1
             publisher.insert(b"event %d" % at, 10 * at, 10 * at + 5)
             publisher.stable(10 * at)
