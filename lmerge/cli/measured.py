@@ -60,6 +60,22 @@ def measured(command: Callable[..., None]) -> Callable[..., None]:
     return with_options(command, "metrics", _OPTIONS, convert)
 
 
+def measured_later(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options to a command whose publisher is made elsewhere in this process.
+
+    It must take ``metrics``: a dict of the environment in which ``asked_metrics`` and ``lmerge.spark`` find them.
+    """
+
+    def convert(values: dict[str, Any]) -> dict[str, str]:
+        if values["metrics_port"] is None:
+            return {}
+        unit = values["metrics_time_unit"]
+        asked = {"LMERGE_METRICS_PORT": str(values["metrics_port"]), "LMERGE_METRICS_HOST": values["metrics_host"]}
+        return asked if unit is None else asked | {"LMERGE_METRICS_TIME_UNIT": unit.value}
+
+    return with_options(command, "metrics", _OPTIONS, convert)
+
+
 def served(port: int, host: str, time_unit: str | None) -> Any:
     """Serve metrics from now to the end of the process; return their ClientMetrics. Raises AddressInUse, UsageError."""
     from prometheus_client import CollectorRegistry

@@ -6,6 +6,7 @@ Five replicas publish the flights of 2013: three in plain Python, two as queries
 
 from __future__ import annotations
 
+import os
 from datetime import date
 from importlib import import_module
 from pathlib import Path
@@ -17,6 +18,7 @@ from lmerge import terminal
 from lmerge.addresses import DEFAULT_SERVER
 from lmerge.cli.arguments import RoleChoice, RoleOption, Servers
 from lmerge.cli.connection import secured
+from lmerge.cli.measured import measured_later
 from lmerge.errors import UsageError
 from lmerge.replica_programs import ReplicaProgram, leave, replica_names, replica_program
 
@@ -36,6 +38,7 @@ def list_replicas() -> None:
 
 @app.command("run")
 @secured
+@measured_later
 def run(
     name: Name,
     server: Servers = DEFAULT_SERVER,
@@ -53,6 +56,7 @@ def run(
         typer.Option(metavar="DIR", help="Spark: the query's checkpoint; without it, it starts anew.", file_okay=False),
     ] = None,
     *,
+    metrics: dict[str, str],
     security: Any,
 ) -> None:
     """Publish the flights of 2013 as one replica, at the pace of a replay clock.
@@ -65,6 +69,7 @@ def run(
     from lmerge.client.connection.streams import parse_targets
 
     parse_targets(server)  # an error in it is reported before the slow imports
+    os.environ.update(metrics)
     program = program_of(name, checkpoint)
     arguments = [
         *program.arguments,

@@ -7,7 +7,6 @@ import contextlib
 import os
 import re
 import subprocess
-import sys
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -228,14 +227,19 @@ def test_commands_serve_their_metrics(tmp_path: Path) -> None:
         served.stop()
 
 
-def test_a_replica_serves_what_its_environment_asks_for(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("asked", "environment"), [(["--metrics-port", "0"], {}), ([], {"LMERGE_METRICS_PORT": "0"})], ids=["option", "env"]
+)
+def test_a_replica_serves_the_metrics_that_it_is_asked_for(
+    tmp_path: Path, asked: list[str], environment: dict[str, str]
+) -> None:
     served = Served(tmp_path)
     replica = subprocess.Popen(
-        [sys.executable, "-m", "lmerge_replicas.flights", "aggressive", "--server", served.target, "--speed", "0.001"],
+        [*LMERGE, "replica", "run", "aggressive", "--server", served.target, "--speed", "0.001", *asked],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
-        env=os.environ | {"LMERGE_METRICS_PORT": "0"},
+        env=os.environ | environment,
     )
     try:
         key = frozenset({("merge", MERGE), ("replica", "aggressive"), ("server", served.target)})
