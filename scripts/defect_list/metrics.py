@@ -24,7 +24,7 @@ DEFECTS = (
         FANOUT,
         "        if self._sending_s is not None:\n            return now_s - self._sending_s\n",
         "",
-        TESTS + "test_what_a_reader_does_not_read_is_its_lag_and_then_its_latency",
+        TESTS + "test_a_message_lags_until_it_is_written",
     ),
     Defect(
         "progress of a quiet stream counts as output",

@@ -19,6 +19,7 @@ from service_world import MERGE, RawReader, World, ins, stable
 from lmerge.errors import StoreFull
 from lmerge.histogram import DurationCounts
 from lmerge.process_metrics import register_process
+from lmerge.service.output.fanout import SubscriberQueue
 from lmerge.service.server import Server
 from lmerge.service.settings import Settings
 from lmerge.wire.generated import lmerge_pb2 as pb
@@ -67,7 +68,7 @@ async def scraped(world: World, claim: Callable[[Scrape], bool]) -> Scrape:
 
 
 async def test_added_latency_is_counted_once_for_each_message_and_subscriber() -> None:
-    async with World(http_port=0) as world:
+    async with World(http_port=0, progress_interval_s=0.01) as world:
         a = await world.publisher("a")
         await a.merged(ins("x", 1, 5), stable(2))  # before anybody reads: nothing is delivered
         readers = [await world.subscriber(), await world.subscriber()]
@@ -76,6 +77,9 @@ async def test_added_latency_is_counted_once_for_each_message_and_subscriber() -
             await a.merged(ins(f"y{at}", at, 9), stable(at))
             for reader in readers:
                 await reader.until_stable(at)
+        for _ in range(2):  # after the second one the server has counted what it does for the first
+            while await readers[0].read() != "progress":
+                pass
         page = await scraped(world, lambda page: page("lmerge_added_latency_seconds_count") >= 6)
         assert page("lmerge_added_latency_seconds_count") == page("lmerge_added_latency_seconds_bucket", le="+Inf") == 6
         assert 0 < page("lmerge_added_latency_seconds_sum") < 6 * 10
@@ -91,6 +95,8 @@ async def test_what_a_reader_does_not_read_is_its_lag_and_then_its_latency() -> 
             await a.merged(ins(f"{payload}{at}", at, 99))
         page = await scraped(world, lambda page: page("lmerge_subscriber_lag_seconds", subscriber="slow") > 0.2)
         assert page("lmerge_subscriber_lag_bytes", subscriber="slow") > 2**20
+        gone = page("lmerge_delivered_bytes_total") + page("lmerge_queued_output_bytes")
+        assert gone < page("lmerge_output_bytes_total"), "the message that is being written is not delivered yet"
         assert page("lmerge_queued_output_bytes") == page("lmerge_subscriber_lag_bytes", subscriber="slow")
         await a.merged(stable(40))
         await reader.until_stable(40)
@@ -101,6 +107,19 @@ async def test_what_a_reader_does_not_read_is_its_lag_and_then_its_latency() -> 
             "what waited for the reader was counted as delivered"
         )
         assert page("lmerge_delivered_bytes_total") >= page("lmerge_output_bytes_total") > 32 * 2**18
+
+
+async def test_a_message_lags_until_it_is_written() -> None:
+    queue = SubscriberQueue("slow", "here", 100)
+    queue.offer(b"progress", 0)
+    assert queue.lag_s(12.0) == 0.0, "it is no output"
+    queue.offer(b"first", 1, 10.0)
+    queue.offer(b"second", 1, 11.0)
+    lags = []
+    for _ in range(3):
+        await queue.take()
+        lags.append((queue.lag_s(12.0), queue.written(), queue.lag_s(12.0)))
+    assert lags == [(2.0, None, 2.0), (2.0, 10.0, 1.0), (1.0, 11.0, 0.0)]
 
 
 async def test_a_stuck_input_falls_behind_by_a_second_a_second() -> None:
