@@ -183,6 +183,19 @@ def test_dashboards_come_into_the_cluster_as_they_are() -> None:
         assert json.loads(text) == json.loads(path.read_text())
 
 
+def test_a_controller_of_all_namespaces_gets_a_cluster_role_and_its_lease_in_one() -> None:
+    objects = rendered("controller.enabled=true", "controller.namespaced=false")
+    (role,) = of_kind(objects, "ClusterRole")
+    assert {resource for rule in role["rules"] for resource in rule["resources"]} >= {
+        "replicatedqueries",
+        "deployments",
+    }
+    assert not [rule for rule in role["rules"] if "leases" in rule["resources"]]
+    assert one(objects, "Role", "-leader")["rules"][0]["resources"] == ["leases"]
+    spec = one(objects, "Deployment", "-controller")["spec"]["template"]["spec"]
+    assert "--all-namespaces" in spec["containers"][0]["args"]
+
+
 REFUSED = {
     "a Secret that is not named": (("tls.mode=existing",), "tls.existingSecret must name a Secret"),
     "tokens in clear": (("tls.mode=none",), "tokens.enabled needs encryption"),

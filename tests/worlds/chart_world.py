@@ -18,6 +18,7 @@ CHART = ROOT / "charts" / "lmerge"
 EXAMPLES = sorted((CHART / "examples").glob("*.yaml"))
 # Everything that the chart can make, also what needs the CRDs of others.
 EVERYTHING: tuple[str, ...] = (
+    "controller.enabled=true",
     "priorityClass.create=true",
     "monitoring.podMonitor.enabled=true",
     "monitoring.serviceMonitor.enabled=true",
