@@ -11,7 +11,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def program() -> Callable[[str], str]:
-    """Return a function that gives the path of a program, or ends the test: as a failure where it is required, as in CI."""
+    """Return a function that gives the path of a program, or ends the test; as a failure where it is required."""
 
     def program(name: str) -> str:
         path = shutil.which(name)
