@@ -68,7 +68,7 @@ def test_two_lagging_replicas_are_replaced_one_after_the_other() -> None:
     world = running(3)
     for index in (0, 1):
         world.replicas[f"q-v1-{index}"].lags = True
-    for _ in range(7):
+    for _ in range(8):
         world.round()
         world.tick()
     replaced = [action for made in world.plans for action in made.actions]
