@@ -112,7 +112,7 @@ class DrillRun:
         first = self._probe_reports()
         self._first_stable = max((server.stable_point for server in first.answering), default=NEG_INF)
         fleet.start_reader(self._first_stable, max((server.epoch for server in first.answering), default=0))
-        fleet.begin(self._scenario.events_per_s)
+        fleet.begin(self._scenario.events_per_s, self._first_stable)
         if self._whole_at(START_S_MAX) is None:
             raise Unavailable(f"the probe's replicas did not join: {'; '.join(self._lacks())}")
         lacks = unmet_needs(self._scenario, abilities_of(self._target), needs.replicas, self._probe_reports())

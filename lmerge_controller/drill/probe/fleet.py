@@ -28,6 +28,8 @@ MERGE: Final = "lmerge-drill"
 RECORDING: Final = "output.jsonl"
 # From the order until the stream begins: every publisher has received it by then.
 BEGIN_S: Final = 0.3
+# An event lives for some seconds. Beyond this the stable point is no drill's.
+AHEAD_S_MAX: Final = 60.0
 READER: Final = "reader"
 
 
@@ -107,9 +109,19 @@ class ProbeFleet:
         self._note(child)
         child.send(**asdict(orders))
 
-    def begin(self, events_per_s: int) -> ProbeTruth:
-        """Order all publishers to begin. Return the truth of the stream."""
-        origin_us = time.time_ns() // 1_000 + int(BEGIN_S * 1e6)
+    def begin(self, events_per_s: int, stable_point: int) -> ProbeTruth:
+        """Order all publishers to begin after ``stable_point``, which the merge has reached. Return the truth.
+
+        The last stable of the drill before is at the end of its last event, ahead of the clock. Raises Unavailable if
+        the merge is further ahead than that: events of now would be of no effect there.
+        """
+        now_us = time.time_ns() // 1_000
+        ahead_s = (stable_point - now_us) / 1e6
+        if ahead_s > AHEAD_S_MAX:
+            raise Unavailable(
+                f"merge {MERGE} is {ahead_s:.0f} s ahead of this machine's clock: wait, or lmerge reset {MERGE}"
+            )
+        origin_us = max(now_us + int(BEGIN_S * 1e6), stable_point + 1)
         self.truth = ProbeTruth(origin_us, events_per_s, seed=int(self.run_id, 16) & 0xFFFF)
         for process in self.replicas.values():
             process.child.send(start=asdict(self.truth))
