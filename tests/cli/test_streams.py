@@ -93,9 +93,25 @@ def test_every_command_is_tried_here_or_prints_nothing() -> None:
         "relay",
         "release",
         "jumpstart",
+        "drain",
     }  # or tried below
     own = {name for table in PANELS.values() for name in table}
     assert own == (printing & own) | silent
+
+
+def test_a_server_is_drained_though_the_disk_of_who_asks_is_full(tmp_path: Path) -> None:
+    server = Served(tmp_path)
+    try:
+        with open("/dev/full", "w") as full:
+            drain = [*LMERGE, "drain", "-s", server.target, "--wait", "0"]
+            done = subprocess.run(drain, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120, check=False)
+        assert done.returncode == 1, done.stderr
+        one_clear_line(done.stderr)
+        server.process.communicate(timeout=60)
+        assert server.process.returncode == 0
+    finally:
+        server.process.kill()
+        server.process.communicate()
 
 
 @pytest.mark.parametrize("name", PRINTING)

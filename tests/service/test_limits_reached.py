@@ -56,6 +56,8 @@ REACHED = {
     "http_connections_max": "service/security/test_quota.py::test_more_http_connections_than_the_limit_close_those_that_wait_longest",
     "http_connections_per_peer": "service/admin/test_http.py::test_probes_answer_while_others_are_silent",
     "http_header_timeout_s": "service/admin/test_http.py::test_a_header_that_does_not_come_ends_its_connection",
+    "metrics_subscribers_max": "service/admin/test_metrics.py::"
+    "test_series_are_bounded_whoever_subscribes_and_the_page_counts_them_right",
     "page_viewers_max": "service/admin/test_status_page.py::"
     "test_one_viewer_more_than_the_limit_is_refused_and_comes_when_one_goes",
     "page_write_timeout_s": "service/admin/test_status_page.py::"
