@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,8 +28,6 @@ Json = dict[str, Any]
 
 # The longest wait for the answer of a call. An API server that is well answers in milliseconds.
 CALL_S_MAX: Final = 10.0
-# Bookmarks come about once a minute. A watch that is silent for longer has lost its connection without notice.
-SILENCE_S_MAX: Final = 90.0
 # Objects of a page of a list: two pages for a thousand queries.
 PAGE_OBJECTS: Final = 500
 _MERGE_PATCH: Final = "application/merge-patch+json"
@@ -154,17 +152,28 @@ class Api:
         return await self._call("patch", resource, namespace, name, subresource, body=body, content=_STRATEGIC_PATCH)
 
     async def watch(
-        self, resource: Resource, namespace: str | None, since: str, *, seconds: int, selector: str = ""
+        self,
+        resource: Resource,
+        namespace: str | None,
+        since: str,
+        *,
+        seconds: int,
+        selector: str = "",
+        accepted: Callable[[], None] = lambda: None,
     ) -> AsyncIterator[tuple[str, Json]]:
-        """Yield (ADDED | MODIFIED | DELETED | BOOKMARK, object) after a resource version, for ``seconds`` at most.
+        """Yield (ADDED | MODIFIED | DELETED | BOOKMARK, object) after a resource version, for ``seconds``.
 
+        Then the server ends it. A watch without changes sends nothing at all, not even bookmarks: silence is no fault
+        until the server has had its time to end it. ``accepted`` is called when the server has begun to watch.
         Raises HistoryGone if that version is too old, and ApiProblem. It ends if the connection ends.
         """
         query = {"watch": "1", "resourceVersion": since, "allowWatchBookmarks": "true", "timeoutSeconds": str(seconds)}
         query |= {"labelSelector": selector} if selector else {}
         attempted = f"watch {resource.plural}"
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CALL_S_MAX, sock_read=SILENCE_S_MAX)
+        # A server that has not ended the watch by then has lost the connection without notice.
+        timeout = aiohttp.ClientTimeout(total=seconds + CALL_S_MAX, sock_connect=CALL_S_MAX)
         async with self._answer("watch", resource, namespace, "", "", query, None, None, timeout) as response:
+            accepted()
             try:
                 async for line in response.content:
                     change = json.loads(line)
@@ -233,7 +242,7 @@ class Api:
             finally:
                 response.close() if verb == "watch" else response.release()
         except asyncio.TimeoutError:
-            raise ApiUnreachable(attempted, f"no answer within {timeout.total or timeout.sock_read} s") from None
+            raise ApiUnreachable(attempted, f"no answer within {timeout.total} s") from None
         except (aiohttp.ClientError, OSError) as problem:
             raise ApiUnreachable(attempted, f"{problem or type(problem).__name__}") from None
 

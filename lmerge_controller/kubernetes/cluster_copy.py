@@ -44,6 +44,11 @@ class ClusterCopy:
         """Wait until everything has been listed."""
         await asyncio.gather(*(reflector.listed() for reflector in self.reflectors))
 
+    @property
+    def were_listed(self) -> bool:
+        """Return whether everything has been listed since the start."""
+        return all(reflector.lists for reflector in self.reflectors)
+
     def check(self) -> None:
         """Raise NotAllowed or ApiUnreachable if a copy is not current, with the reason."""
         for reflector in self.reflectors:

@@ -33,7 +33,8 @@ def controller(
         str, typer.Option(envvar="LMERGE_IMAGE", help="The image of replicas that name none; it has lmerge.")
     ] = DEFAULT_IMAGE,
     ca_secret: Annotated[str, typer.Option(help="A Secret with ca.crt, by which replicas check servers.")] = "",
-    token_secret: Annotated[str, typer.Option(help="A Secret with token, by which replicas publish.")] = "",
+    token_secret: Annotated[str, typer.Option(help="A Secret with the token by which replicas publish.")] = "",
+    token_key: Annotated[str, typer.Option(help="The key of that token in its Secret.")] = "token",
     http_host: Annotated[str, typer.Option(help="Address of the HTTP port.")] = "127.0.0.1",
     http_port: Annotated[int, typer.Option(help="/metrics, /healthz, /readyz; 0: any free port.")] = DEFAULT_HTTP_PORT,
     kubeconfig: Annotated[str | None, typer.Option(metavar="FILE", help="Default: as kubectl, or as the pod.")] = None,
@@ -58,7 +59,7 @@ def controller(
         namespace=None if all_namespaces else namespace or own,
         lease_namespace=lease_namespace or (own if all_namespaces else namespace or own),
         identity=f"{os.environ.get('POD_NAME') or socket.gethostname()}_{os.urandom(6).hex()}",
-        pods=PodSettings(image, ca_secret=ca_secret, token_secret=token_secret),
+        pods=PodSettings(image, ca_secret=ca_secret, token_secret=token_secret, token_key=token_key),
         security=security,
     )
     asyncio.run(_run(settings, kubeconfig, context, http_host, http_port))

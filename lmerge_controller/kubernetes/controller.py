@@ -104,7 +104,9 @@ class Controller:
             self.copies.check()
         except LmergeError as problem:
             return str(problem)
-        return None
+        if not self.copies.were_listed:
+            return "the cluster is not listed yet"
+        return self.election.problem or None
 
     def _note(self, key: ObjectKey) -> None:
         """Note that something of a query has changed: once, however often it changes before it is looked at."""

@@ -67,7 +67,7 @@ class Election:
         self._lease: Json | None = None
         self._stopping = asyncio.Event()
         self._leading: asyncio.Task[None] | None = None
-        self._last_problem = ""
+        self.problem = "the lease was not read yet"  # what keeps it from taking part, for people; empty: nothing
         self._rest_until = float("-inf")
         self.acquisitions = 0
         self.losses = 0
@@ -219,9 +219,9 @@ class Election:
 
     def _note_problem(self, problem: str) -> None:
         """Log a problem when it begins, changes or ends, not at every attempt."""
-        if problem and problem != self._last_problem:
+        if problem and problem != self.problem:
             log.warning("the election goes on, but %s", problem)
-        self._last_problem = problem
+        self.problem = problem
 
 
 def _wall() -> str:

@@ -20,6 +20,9 @@ A missing Lease (deleted, or lost with a restored etcd) is no permission: a lead
 waits for ``lease_s`` from when it first found it missing. Its term is then above the floor that the caller supplies,
 the highest term that any object carries. So a term in which a leader has acted on any object is not used again.
 
+A Lease without a holder is permission at once: its last leader has released it. Whoever creates one by hand vouches
+that nobody leads; the chart does so at its installation, so that the first leader need not wait.
+
 A candidate that finds the Lease missing twice may have missed one that came and went. So the one who creates it acts
 only after a renewal ``lease_s`` later: by then every candidate that looks at least every ``renew_s`` has seen it, and
 one that looks more rarely begins to wait again.

@@ -45,13 +45,15 @@ _GRACE_S: Final = 30
 class PodSettings:
     """What the controller adds to pods. ``image``: of versions that name none; it has the command ``lmerge``.
 
-    ``ca_secret``: a Secret with ``ca.crt``; ``token_secret``: one with ``token``, by which replicas publish. Empty: no.
+    ``ca_secret``: a Secret with ``ca.crt``; ``token_secret``: one with the token by which replicas publish, under
+    ``token_key``. Empty: none.
     """
 
     image: str
     pull_policy: str = "IfNotPresent"
     ca_secret: str = ""
     token_secret: str = ""
+    token_key: str = "token"
     service_account: str = ""
 
 
@@ -218,12 +220,12 @@ def _volumes(settings: PodSettings, is_jumping: bool) -> tuple[list[dict[str, An
     if is_jumping:
         volumes.append({"name": "jump-start", "emptyDir": {}})
         mounts.append({"name": "jump-start", "mountPath": "/jump-start"})
-    for name, secret, key, path in (
-        ("ca", settings.ca_secret, "ca.crt", "/etc/lmerge/tls"),
-        ("token", settings.token_secret, "token", "/etc/lmerge/token"),
+    for name, secret, key, file, path in (
+        ("ca", settings.ca_secret, "ca.crt", "ca.crt", "/etc/lmerge/tls"),
+        ("token", settings.token_secret, settings.token_key, "token", "/etc/lmerge/token"),
     ):
         if secret:
-            source = {"secretName": secret, "items": [{"key": key, "path": key}], "defaultMode": 0o444}
+            source = {"secretName": secret, "items": [{"key": key, "path": file}], "defaultMode": 0o444}
             volumes.append({"name": name, "secret": source})
             mounts.append({"name": name, "mountPath": path, "readOnly": True})
     return volumes, mounts

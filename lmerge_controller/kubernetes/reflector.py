@@ -3,7 +3,9 @@
 What ends a watch, and what follows:
 
     the server ends it after its time     watch again from the last resource version (bookmarks keep it recent)
-    the connection is cut, or silent      likewise, after a back-off
+    the connection is cut                 likewise, after a back-off
+    the server does not end it in time    likewise: the connection was lost without notice
+    it ends at once, without a change     likewise, after a back-off: something in between refuses watches
     410 Gone                              list again: changes may have been missed
     429, or 503 with Retry-After          wait for as long as the server asks for
     403                                   the missing right is reported; try again after the longest back-off
@@ -21,12 +23,16 @@ from typing import Any, Final
 from lmerge.clock import random
 from lmerge_controller.kubernetes.api import Api, Resource
 from lmerge_controller.kubernetes.api_errors import ApiProblem, HistoryGone, NotAllowed, Throttled
+from lmerge_controller.kubernetes.election import steady_s
 from lmerge_controller.kubernetes.object_cache import ChangeCallback, ObjectCache
 
 log = logging.getLogger(__name__)
 
-# A server ends a watch after a time between these, so that not all watches begin at one moment.
-WATCH_S: Final = (240, 300)
+# A server ends a watch after a time between these, so that not all watches begin at one moment. The time is short
+# because nothing else shows a lost connection: a watch without changes is silent. Beginning again costs one request.
+WATCH_S: Final = (25, 35)
+# A watch that ends sooner, without a change, counts as one that failed.
+WATCH_S_MIN: Final = 1.0
 BACKOFF_S: Final = 0.2
 BACKOFF_S_MAX: Final = 15.0
 
@@ -112,25 +118,31 @@ class Reflector:
         self.cache.replace(found, int(version) if version.isdigit() else 0)
         self._version = version
         self.lists += 1
-        self._well()
+        self._backoff_s = 0.0
+        self._note_current()
         self._listed.set()
 
     async def _watch(self) -> None:
         assert self._version is not None
         self.watches += 1
-        seconds = random.randint(*WATCH_S)
+        began, has_changes = steady_s(), False
         changes = self._api.watch(
-            self.resource, self._namespace, self._version, seconds=seconds, selector=self._selector
-        )
+            self.resource, self._namespace, self._version,
+            seconds=random.randint(*WATCH_S), selector=self._selector, accepted=self._note_current,
+        )  # fmt: skip
         async for kind, found in changes:
             self._version = str(found["metadata"]["resourceVersion"])
-            self._well()
+            has_changes, self._backoff_s = True, 0.0
             if kind == "DELETED":
                 self.cache.remove(found)
             elif kind in ("ADDED", "MODIFIED"):
                 self.cache.put(found)
+        if has_changes or steady_s() - began >= WATCH_S_MIN:
+            self._backoff_s = 0.0
+        else:
+            await asyncio.sleep(self._wait_s())
 
-    def _wait_s(self, problem: ApiProblem) -> float:
+    def _wait_s(self, problem: ApiProblem | None = None) -> float:
         """Return the seconds to wait after a problem; the back-off doubles while nothing succeeds."""
         self._backoff_s = min(BACKOFF_S_MAX, max(BACKOFF_S, self._backoff_s * 2))
         if isinstance(problem, NotAllowed):
@@ -146,8 +158,7 @@ class Reflector:
         self.missing_right = problem.missing if isinstance(problem, NotAllowed) else None
         self._problem_changed()
 
-    def _well(self) -> None:
-        self._backoff_s = 0.0
+    def _note_current(self) -> None:
         if self.problem:
             self.problem, self.missing_right = "", None
             self._problem_changed()

@@ -18,6 +18,8 @@ import yaml
 from chart_world import CHART, EVERYTHING, EXAMPLES, needs_helm, of_kind, one, pods, rendered, templated
 
 from lmerge.service.security.access_file import AccessFile
+from lmerge_controller.kubernetes.controller import LEASE_NAME
+from lmerge_controller.kubernetes.lease_rules import Candidacy, LeaseTimes, term_of
 
 pytestmark = needs_helm
 VERSIONS = tuple(f"1.{minor}" for minor in range(30, 38))
@@ -194,6 +196,27 @@ def test_a_controller_of_all_namespaces_gets_a_cluster_role_and_its_lease_in_one
     assert one(objects, "Role", "-leader")["rules"][0]["resources"] == ["leases"]
     spec = one(objects, "Deployment", "-controller")["spec"]["template"]["spec"]
     assert "--all-namespaces" in spec["containers"][0]["args"]
+
+
+def test_the_lease_has_no_holder_so_the_first_leader_need_not_wait() -> None:
+    lease = one(rendered("controller.enabled=true"), "Lease", LEASE_NAME)
+    assert lease["metadata"]["name"] == LEASE_NAME
+    candidate = Candidacy("first", LeaseTimes())
+    found = {"metadata": {"uid": "u", "resourceVersion": "1"}, "spec": lease["spec"]}
+    candidate.observe(found, 0.0, 0.0)
+    assert candidate.may_acquire(found, 0.0)
+    assert term_of(lease) == 0
+
+
+def test_the_controller_hands_on_the_token_of_publishers_from_either_secret() -> None:
+    def arguments(*settings: str) -> list[str]:
+        spec = one(rendered("controller.enabled=true", *settings), "Deployment", "-controller")["spec"]
+        options: list[str] = spec["template"]["spec"]["containers"][0]["args"]
+        return [option for option in options if option.startswith("--token")]
+
+    assert arguments() == ["--token-secret=lm-lmerge-token-publisher", "--token-key=token"]
+    assert arguments("tokens.existingSecret=mine") == ["--token-secret=mine", "--token-key=publisher.token"]
+    assert arguments("tokens.enabled=false") == []
 
 
 REFUSED = {

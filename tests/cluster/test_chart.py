@@ -67,7 +67,7 @@ def test_an_uninstall_leaves_nothing(installed: TestNamespace) -> None:
     installed.kubectl("delete", "pod,configmap", f"{RELEASE}-test", "--ignore-not-found")  # what helm test has made
     installed.kubectl("wait", "--for=delete", "pod,pvc", "--all", "--timeout=90s")
     kinds = run("kubectl", "api-resources", "--namespaced", "--verbs=list", "-o", "name").split()
-    kinds = [kind for kind in kinds if not kind.startswith(("events", "leases"))]
+    kinds = [kind for kind in kinds if not kind.startswith("events")]
     left = {(found["kind"], found["metadata"]["name"]) for found in objects(",".join(kinds), "-n", installed.name)}
     assert left - OF_THE_NAMESPACE == set()
     for kind in OF_THE_CLUSTER:

@@ -257,6 +257,22 @@ async def test_the_rights_that_the_chart_gives_are_enough(kube: KubeServer, capl
     assert "403" not in caplog.text
 
 
+async def test_leader_and_follower_are_ready_once_they_have_listed_and_read_the_lease(kube: KubeServer) -> None:
+    async with space(kube, "c-ready"), controller(kube, "c-ready", "a") as first:
+        assert first.why_not_ready() == "the cluster is not listed yet"
+        await until(lambda: first.election.term and first.why_not_ready() is None)
+        async with controller(kube, "c-ready", "b") as second:
+            await until(lambda: second.why_not_ready() is None)
+            assert second.election.term == 0
+
+
+async def test_a_candidate_that_may_not_read_the_lease_is_not_ready(kube: KubeServer) -> None:
+    async with space(kube, "c-unready") as api:
+        await grant(api, "c-unready", chart_rules()[:-1])
+        async with controller(kube, "c-unready", token="narrow-token") as found:
+            await until(lambda: "get leases" in (found.why_not_ready() or ""))
+
+
 async def test_another_takes_over_from_a_leader_that_is_cut_off(kube: KubeServer) -> None:
     async with AsyncExitStack() as stack:
         api = await stack.enter_async_context(space(kube, "c-over"))

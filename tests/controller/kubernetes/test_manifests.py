@@ -179,3 +179,14 @@ def test_hostile_statuses_are_read() -> None:
         assert problem_of_pod(pod(**status)) == ""
         assert not joined_gate(pod(**status))
         process_of(pod(at="no time", **status), 0.0, 1.0)
+
+
+def test_a_token_under_another_key_is_mounted_as_the_same_file() -> None:
+    settings = PodSettings("lmerge:1", token_secret="mine", token_key="publisher.token")
+    query = query_of_spec()
+    start = ReplicaStart(query.versions[0], 0, "active", 5.0)
+    pod = deployment(query, "uid", start, settings)["spec"]["template"]["spec"]
+    (token,) = [volume["secret"] for volume in pod["volumes"] if volume["name"] == "token"]
+    assert token["items"] == [{"key": "publisher.token", "path": "token"}]
+    mount = {"name": "token", "mountPath": "/etc/lmerge/token", "readOnly": True}
+    assert mount in pod["containers"][0]["volumeMounts"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from inspect import isawaitable
 from typing import Any
 
 import pytest
@@ -13,9 +14,9 @@ from kube_world import KubeServer, api_of, grant, make_namespace, until
 from kubernetes.aio import client as kubernetes_client
 from tcp_proxy import TcpProxy
 
-from lmerge_controller.kubernetes.api import Api, Resource
+from lmerge_controller.kubernetes.api import CALL_S_MAX, Api, Resource
 from lmerge_controller.kubernetes.object_cache import ObjectCache
-from lmerge_controller.kubernetes.reflector import Reflector
+from lmerge_controller.kubernetes.reflector import WATCH_S, Reflector
 
 MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 
@@ -127,8 +128,9 @@ class ScriptedApiServer:
         if not self._answers:
             await self._ended.wait()
             return web.Response()
-        answer: web.StreamResponse = self._answers.pop(0)(request)
-        return answer
+        answer = self._answers.pop(0)(request)
+        found: web.StreamResponse = await answer if isawaitable(answer) else answer
+        return found
 
 
 def listed(version: int, *items: tuple[str, int]) -> Callable[[web.Request], web.Response]:
@@ -181,6 +183,71 @@ async def test_a_list_of_several_pages_is_taken_in_whole() -> None:
         await reflector.listed()
         assert names(reflector) == {"a"}
     assert server.queries[1]["continue"] == "more"
+
+
+async def quiet(request: web.Request) -> web.StreamResponse:
+    """Begin a watch that has nothing to send, not even bookmarks, and end it after the time that was asked for."""
+    response = web.StreamResponse()
+    await response.prepare(request)
+    with suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(asyncio.Event().wait(), float(request.query["timeoutSeconds"]))
+    return response
+
+
+async def test_a_quiet_watch_is_ended_by_the_server_and_no_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lmerge_controller.kubernetes.reflector.WATCH_S", (1, 1))
+    monkeypatch.setattr("lmerge_controller.kubernetes.api.CALL_S_MAX", 0.5)
+    problems: list[str] = []
+    server = ScriptedApiServer(listed(5), quiet, quiet, quiet)
+    async with server.serving() as api:
+        reflector = Reflector(api, MAPS, "n", lambda old, new: None)
+        reflector._problem_changed = lambda: problems.append(reflector.problem)
+        async with running(reflector):
+            await until(lambda: reflector.watches >= 3)
+    assert problems == []
+    assert [query.get("timeoutSeconds") for query in server.queries[1:3]] == ["1", "1"]
+    assert reflector.lists == 1
+
+
+async def test_a_quiet_watch_after_a_problem_is_current() -> None:
+    away = web.json_response({"reason": "ServiceUnavailable"}, status=503)
+    server = ScriptedApiServer(listed(5), lambda _: away, quiet)
+    async with server.serving() as api, running(Reflector(api, MAPS, "n", lambda old, new: None)) as reflector:
+        await until(lambda: reflector.problem)
+        await until(lambda: not reflector.problem)
+        assert reflector.lists == 1
+
+
+def test_a_watch_ends_well_before_the_longest_time_that_a_lost_connection_may_stay_unnoticed() -> None:
+    assert max(WATCH_S) + CALL_S_MAX <= 60.0
+
+
+async def test_a_lost_connection_is_noticed_and_a_quiet_watch_after_it_is_current(
+    kube: KubeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lmerge_controller.kubernetes.reflector.WATCH_S", (2, 2))
+    monkeypatch.setattr("lmerge_controller.kubernetes.api.CALL_S_MAX", 1.0)
+    async with TcpProxy("127.0.0.1", kube.port) as proxy:
+        cut, api = await api_of(kube, port=proxy.port), await api_of(kube)
+        space = await make_namespace(api, "reflect-lost")
+        async with running(Reflector(cut, MAPS, space, lambda old, new: None)) as reflector:
+            await until(lambda: reflector.watches)
+            proxy.is_frozen = True
+            await until(lambda: "no answer" in reflector.problem)
+            proxy.is_frozen = False
+            await until(lambda: not reflector.problem)
+            assert reflector.lists == 1, "nothing has changed, and no history was lost"
+        await cut.close()
+        await api.close()
+
+
+async def test_watches_that_end_at_once_are_begun_again_ever_more_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lmerge_controller.kubernetes.reflector.BACKOFF_S", 0.05)
+    server = ScriptedApiServer(listed(5), *(watched() for _ in range(5)))
+    async with server.serving() as api, running(Reflector(api, MAPS, "n", lambda old, new: None)):
+        await until(lambda: len(server.times) == 6)
+    pauses = [later - earlier for earlier, later in zip(server.times[1:], server.times[2:], strict=False)]
+    assert pauses[-1] > 4 * pauses[0] * 0.8 / 1.2
 
 
 async def test_a_line_that_is_no_change_ends_the_watch_and_not_the_reflector() -> None:
