@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 from rich.table import Table
@@ -15,39 +15,43 @@ from lmerge import terminal
 from lmerge.cli.connection import secured
 from lmerge.client.connection.streams import parse_targets
 from lmerge.errors import UsageError
+from lmerge_controller.drill.aim import IN_SANDBOX, AimedDrill, at_described, at_local_query, at_servers
 from lmerge_controller.drill.journal import default_folder, left_over
-from lmerge_controller.drill.observe import merges_of
-from lmerge_controller.drill.probe.fleet import MERGE
+from lmerge_controller.drill.options import (
+    DrillNames,
+    DryRun,
+    JsonOption,
+    KeptFolder,
+    ProtectedMerges,
+    QueryOption,
+    ReportFile,
+    ScenarioFile,
+    ServersOption,
+    StateFolderOption,
+    TargetFile,
+    TextFile,
+    TimeLimit,
+    WatchedMerges,
+)
 from lmerge_controller.drill.report.as_json import report_json
 from lmerge_controller.drill.report.report_files import ReportFiles
 from lmerge_controller.drill.report.result import FAILED_CODE, DrillResult, exit_code
 from lmerge_controller.drill.report.text import result_text, summary_text
-from lmerge_controller.drill.run import SANDBOX_ABILITIES
 from lmerge_controller.drill.scenario import DrillScenario
 from lmerge_controller.drill.scenario_file import builtin_scenarios, scenarios_of_file
-from lmerge_controller.drill.session import (
-    Report,
-    TargetMaker,
-    described_maker,
-    drill_once,
-    sandbox_maker,
-    servers_maker,
-)
+from lmerge_controller.drill.session import Report, drill_once
 from lmerge_controller.drill.targets.described import target_of_file
 from lmerge_controller.drill.undo import undo_all
+from lmerge_controller.local.state_folder import StateFolder
 
 INTERRUPTED = 130
+DEFAULT_STATE: Final = Path(".lmerge")
 
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     help="Break things on purpose beside a known stream, and give a verdict.",
 )
-
-ScenarioFile = Annotated[
-    Path | None, typer.Option("--file", "-f", metavar="FILE", help="Scenarios of your own instead of those of lmerge.")
-]
-ReportFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the report in this form.")]
 
 
 @app.command("list")
@@ -73,35 +77,21 @@ def list_scenarios(
 @app.command("run")
 @secured
 def run(
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME...", help="Scenarios; without any, all that can run.")
-    ] = None,
-    server: Annotated[
-        str | None,
-        typer.Option("--server", "-s", metavar="HOST:PORT,...", help="Servers that run; without, a sandbox is made."),
-    ] = None,
-    target: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Servers that run, and the commands that break them: YAML.")
-    ] = None,
-    protect: Annotated[
-        list[str] | None,
-        typer.Option(metavar="MERGE", help="Refuse faults that this merge would not survive; by default all merges."),
-    ] = None,
+    names: DrillNames = None,
+    server: ServersOption = None,
+    target: TargetFile = None,
+    query: QueryOption = None,
+    state: StateFolderOption = DEFAULT_STATE,
+    protect: ProtectedMerges = None,
+    watch: WatchedMerges = None,
     file: ScenarioFile = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")] = False,
-    time_limit: Annotated[
-        float | None, typer.Option(metavar="SECONDS", min=1.0, help="End each drill after so long; it has failed then.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The report as one JSON object.")] = False,
+    dry_run: DryRun = False,
+    time_limit: TimeLimit = None,
+    as_json: JsonOption = False,
     html: ReportFile = None,
     junit: ReportFile = None,
-    textfile: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Metrics for node_exporter's textfile collector; earlier counts go on."),
-    ] = None,
-    keep: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Keep recordings and logs here, a folder for each drill.")
-    ] = None,
+    textfile: TextFile = None,
+    keep: KeptFolder = None,
     *,
     security: Any,
 ) -> None:
@@ -111,18 +101,23 @@ def run(
 
     Exit code 0: all passed; 1: one failed; 2: one was refused, as its loss would not be survived.
     """
-    is_sandbox = server is None and target is None
-    chosen = [_limited(scenario, time_limit) for scenario in _chosen(names, file, is_sandbox=is_sandbox)]
+    aimed = _aimed(_Aim(server, target, query, state), security)
+    chosen = [_limited(scenario, time_limit) for scenario in _chosen(names, file, aimed)]
     written = ReportFiles(html, junit, textfile)
     written.check()
-    make, protected = _target(_Aim(server, target), protect, security)
+    protected = aimed.protected(protect)
+    watched = list(dict.fromkeys([*aimed.watched, *(watch or [])]))
+    if watched and not aimed.addresses:
+        raise UsageError("--watch needs servers that run: a sandbox has no merge of yours")
     if dry_run:
         for scenario in chosen:
             terminal.lines(_plan_text(scenario))
         return
     _undo_left_over()
     results = _results(
-        chosen, lambda one, report: drill_once(one, make, report, protected=protected, keep=keep), as_json
+        chosen,
+        lambda one, report: drill_once(one, aimed.make, report, protected=protected, watched=watched, keep=keep),
+        as_json,
     )
     written.write(results)
     if as_json:
@@ -144,15 +139,15 @@ def undo() -> None:
         raise typer.Exit(FAILED_CODE)
 
 
-def _chosen(names: list[str] | None, file: Path | None, *, is_sandbox: bool) -> list[DrillScenario]:
-    """Return the scenarios by name; without names all of them, in a sandbox those that it can run."""
+def _chosen(names: list[str] | None, file: Path | None, aimed: AimedDrill) -> list[DrillScenario]:
+    """Return the scenarios by name; without names those that the target can run, as far as it is known before."""
     found = _scenarios(file)
     unknown = [name for name in names or [] if name not in found]
     if unknown:
         raise UsageError(f"no drill is named {unknown[0]!r}; there are: {', '.join(found)}")
     if names:
         return [found[name] for name in names]
-    return [one for one in found.values() if not is_sandbox or SANDBOX_ABILITIES.issuperset(one.abilities)]
+    return [one for one in found.values() if aimed.can_run(one)]
 
 
 def _scenarios(file: Path | None) -> dict[str, DrillScenario]:
@@ -179,22 +174,21 @@ class _Aim(NamedTuple):
 
     server: str | None
     target: Path | None
+    query: str | None
+    state: Path
 
 
-def _target(aim: _Aim, protect: list[str] | None, security: Any) -> tuple[TargetMaker, list[str]]:
-    """Return what makes the target, and the merges of users that no fault may interrupt."""
-    if sum(value is not None for value in (aim.server, aim.target)) > 1:
-        raise UsageError("--server and --target exclude each other: a drill has one target")
+def _aimed(aim: _Aim, security: Any) -> AimedDrill:
+    """Return where the drills take place. Raises UsageError."""
+    if sum(value is not None for value in (aim.server, aim.target, aim.query)) > 1:
+        raise UsageError("--server, --target and --query exclude each other: a drill has one target")
     if aim.server is not None:
-        addresses = list(parse_targets(aim.server))
-        make = servers_maker(addresses, security)
-    elif aim.target is not None:
-        description = target_of_file(aim.target)
-        addresses, make = list(description.servers), described_maker(description, security)
-    else:
-        return sandbox_maker, []
-    others = [name for name in merges_of(addresses, security=security) if name != MERGE]
-    return make, list(protect or others)
+        return at_servers(list(parse_targets(aim.server)), security)
+    if aim.target is not None:
+        return at_described(target_of_file(aim.target), security)
+    if aim.query is not None:
+        return at_local_query(StateFolder(aim.state / aim.query), security)
+    return IN_SANDBOX
 
 
 def _results(

@@ -18,9 +18,11 @@ from lmerge.errors import LmergeError, Unavailable, UsageError
 from lmerge_controller.drill.cutover import cut_over
 from lmerge_controller.drill.judging.judge import ProbeJudge
 from lmerge_controller.drill.judging.verdict import SETTLE_S, DrillVerdict, FaultRecord, judged
+from lmerge_controller.drill.judging.watched import WatchVerdict, has_gone_on, watch_verdict
 from lmerge_controller.drill.observe import LAG_US_MAX, report_merge
 from lmerge_controller.drill.probe.fleet import MERGE, ProbeFleet, can_link
 from lmerge_controller.drill.probe.trace import read_trace
+from lmerge_controller.drill.probe.watch import UserStreamWatch
 from lmerge_controller.drill.redundancy import MergeReports, is_noticed, refusal, unmet_needs
 from lmerge_controller.drill.scenario import RECOVERY_S, START_S_MAX, DrillScenario, DrillStep, VictimKind
 from lmerge_controller.drill.targets.sandbox import SERVER_ABILITIES
@@ -36,6 +38,9 @@ NOTICE_S_MAX: Final = 10.0
 # From the order to end until everything is delivered: events live for up to 2 s; a server that compares inputs
 # withholds stables for up to its interval, a minute by default; and a loaded machine is slow.
 END_S_MAX: Final = 90.0
+# For the stable point of a user's stream after the last fault: so long, and so many times its longest quiet stall.
+GO_ON_S_MIN: Final = 5.0
+GO_ON_STALLS: Final = 5.0
 REPLICA_ABILITIES: Final = ("kill replica", "freeze replica", "lie replica", "skew-clock replica", "cutover replica")
 LINK_ABILITIES: Final = ("cut replica", "slow replica", "cut server", "slow server")
 SANDBOX_ABILITIES: Final = frozenset((*REPLICA_ABILITIES, *LINK_ABILITIES, *SERVER_ABILITIES))
@@ -46,7 +51,7 @@ DIRECTIONS: Final = {"up": ("up",), "down": ("down",), "both": ("up", "down")}
 class DrillRecord:
     """What was recorded in a run. Times are monotonic seconds; ``began_at``: wall seconds since the epoch.
 
-    ``stream_ended_s``: when the publishers were ordered to end.
+    ``stream_ended_s``: when the publishers were ordered to end. ``watched``: what became of the user's streams.
     """
 
     began_at: float
@@ -54,6 +59,7 @@ class DrillRecord:
     stream_ended_s: float
     ended_s: float
     verdict: DrillVerdict
+    watched: tuple[WatchVerdict, ...] = ()
 
 
 def abilities_of(target: DrillTarget) -> frozenset[str]:
@@ -72,10 +78,12 @@ class DrillRun:
         fleet: ProbeFleet,
         protected: Sequence[str],
         report: Callable[[str], None],
+        watches: Sequence[UserStreamWatch] = (),
     ) -> None:
         self._scenario, self._target, self._fleet = scenario, target, fleet
         self._protected = list(protected)
         self._report = report
+        self._watches = watches
         self._faults: list[FaultRecord] = []
         self._deadline_s = time.monotonic() + scenario.limit_s(len(target.addresses))
         self._first_stable = NEG_INF
@@ -97,9 +105,12 @@ class DrillRun:
         verdict = judged(
             judge.findings(count), self._faults, self._scenario.limits, ended_s=ended_s, gaps=self._fleet.reader.gaps
         )
-        if problem:
-            verdict = replace(verdict, reasons=(problem, *verdict.reasons))
-        return DrillRecord(began_at, began_s, self._stream_ended_s, ended_s, verdict)
+        watched = tuple(
+            watch_verdict(watch.stream(), self._faults, ended_s=self._stream_ended_s) for watch in self._watches
+        )
+        theirs = [reason for found in watched for reason in found.reasons]
+        verdict = replace(verdict, reasons=(*([problem] if problem else []), *verdict.reasons, *theirs))
+        return DrillRecord(began_at, began_s, self._stream_ended_s, ended_s, verdict, watched)
 
     # The beginning and the end.
 
@@ -115,6 +126,7 @@ class DrillRun:
         fleet.begin(self._scenario.events_per_s, self._first_stable)
         if self._whole_at(START_S_MAX) is None:
             raise Unavailable(f"the probe's replicas did not join: {'; '.join(self._lacks())}")
+        self._wait(self._is_watching, START_S_MAX, "the user's streams are read")
         lacks = unmet_needs(self._scenario, abilities_of(self._target), needs.replicas, self._probe_reports())
         if lacks:
             raise UsageError(f"drill {self._scenario.name} is refused: {'; '.join(lacks)}")
@@ -134,6 +146,8 @@ class DrillRun:
         """Let the stream end. Return how many events it had."""
         if not problem:
             self._hold(AFTER_S)
+            with suppress(TimeoutError):  # the verdict names the stream that stands
+                self._wait(self._have_gone_on, self._go_on_s(), "the user's streams go on")
         self._stream_ended_s = time.monotonic()
         count = self._fleet.order_end()
         with suppress(TimeoutError):  # the judge finds what did not come
@@ -255,6 +269,20 @@ class DrillRun:
                 return False
             self._hold(OBSERVE_S)
         return True
+
+    def _is_watching(self) -> bool:
+        """Return whether the user's streams are read. Raises UsageError if one cannot be: nothing is broken yet."""
+        for watch in self._watches:
+            if watch.stream().problem:
+                raise UsageError(f"merge {watch.merge} cannot be watched: {watch.stream().problem}")
+        return all(watch.joined or watch.stream().is_complete for watch in self._watches)
+
+    def _have_gone_on(self) -> bool:
+        return all(has_gone_on(watch.stream(), self._faults) for watch in self._watches)
+
+    def _go_on_s(self) -> float:
+        found = [watch_verdict(watch.stream(), self._faults, ended_s=time.monotonic()) for watch in self._watches]
+        return max([GO_ON_S_MIN, *(GO_ON_STALLS * verdict.quiet_stall_ms / 1e3 for verdict in found)])
 
     def _lacks(self) -> list[str]:
         self._fleet.read_messages()

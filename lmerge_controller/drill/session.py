@@ -10,21 +10,19 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final
+from typing import Final
 
 from lmerge import files
 from lmerge.errors import LmergeError, UsageError
 from lmerge_controller.drill.journal import SUFFIX, UndoJournal, default_folder
 from lmerge_controller.drill.probe.fleet import ProbeFleet
+from lmerge_controller.drill.probe.watch import UserStreamWatch
 from lmerge_controller.drill.report.result import DrillResult, DrillStatus
 from lmerge_controller.drill.run import DrillRun, abilities_of
 from lmerge_controller.drill.scenario import DrillScenario
-from lmerge_controller.drill.targets.described import DescribedTarget, TargetDescription
-from lmerge_controller.drill.targets.running import RunningServers
-from lmerge_controller.drill.targets.sandbox import ServerSandbox
 from lmerge_controller.drill.targets.target import DrillTarget
 from lmerge_controller.drill.undo import FOLDER_PREFIX, undo_all
 
@@ -34,32 +32,19 @@ TargetMaker = Callable[[DrillScenario, Path, UndoJournal], AbstractContextManage
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def sandbox_maker(scenario: DrillScenario, folder: Path, journal: UndoJournal) -> AbstractContextManager[DrillTarget]:
-    """Return a sandbox with what the scenario needs."""
-    return ServerSandbox(scenario.needs, folder, journal)
-
-
-def servers_maker(addresses: list[str], security: Any) -> TargetMaker:
-    """Return a maker of a target of servers that run."""
-    return lambda scenario, folder, journal: nullcontext(RunningServers(addresses, security))
-
-
-def described_maker(description: TargetDescription, security: Any) -> TargetMaker:
-    """Return a maker of a target that a file describes."""
-    return lambda scenario, folder, journal: nullcontext(DescribedTarget(description, security, journal))
-
-
 def drill_once(
     scenario: DrillScenario,
     make: TargetMaker,
     report: Report,
     *,
     protected: Sequence[str] = (),
+    watched: Sequence[str] = (),
     keep: Path | None = None,
 ) -> DrillResult:
     """Run one scenario and return its result; a refusal and a failure are results too.
 
-    ``protected``: merges of users that no fault may interrupt. ``keep``: where the recording and the logs are copied.
+    ``protected``: merges of users that no fault may interrupt. ``watched``: merges of users that are read beside the
+    probe. ``keep``: where the recording and the logs are copied.
     Raises KeyboardInterrupt, after everything was undone.
     """
     run_id = f"{time.time_ns() // 1_000_000 & 0xFFFFFFFF:08x}"
@@ -77,8 +62,11 @@ def drill_once(
             with make(scenario, folder, journal) as target:
                 title = target.title
                 _check_abilities(scenario, target)
-                with _probe(run_id, target, folder, journal) as fleet:
-                    record = DrillRun(scenario, target, fleet, protected, report).run()
+                with (
+                    _probe(run_id, target, folder, journal) as fleet,
+                    _watches(watched, target, folder, journal) as watches,
+                ):
+                    record = DrillRun(scenario, target, fleet, protected, report, watches).run()
         except UsageError as refused:
             return result(DrillStatus.REFUSED, str(refused))
         except (LmergeError, TimeoutError) as error:
@@ -91,7 +79,16 @@ def drill_once(
                     report(f"left in {journal.path}: {failure}")
     status = DrillStatus.PASSED if record.verdict.has_passed else DrillStatus.FAILED
     return DrillResult(
-        scenario, title, status, record.verdict.reasons, record.began_at, record.began_s, record.ended_s, record.verdict
+        scenario,
+        title,
+        status,
+        record.verdict.reasons,
+        record.began_at,
+        record.began_s,
+        record.ended_s,
+        record.verdict,
+        stream_ended_s=record.stream_ended_s,
+        watched=record.watched,
     )
 
 
@@ -113,6 +110,21 @@ def _probe(run_id: str, target: DrillTarget, folder: Path, journal: UndoJournal)
     finally:
         with _without_signals():
             fleet.end()
+
+
+@contextmanager
+def _watches(
+    merges: Sequence[str], target: DrillTarget, folder: Path, journal: UndoJournal
+) -> Iterator[list[UserStreamWatch]]:
+    found: list[UserStreamWatch] = []
+    try:
+        for merge in merges:
+            found.append(UserStreamWatch(merge, target.addresses, folder, journal, security=target.security))
+        yield found
+    finally:
+        with _without_signals():
+            for watch in found:
+                watch.end()
 
 
 def _copy(folder: Path, to: Path) -> None:

@@ -6,11 +6,13 @@ that were killed. Every action can be repeated: what is undone already stays as 
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import signal
 import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +29,13 @@ PRINTED_LINES_MAX: Final = 5
 def continue_process(pid: int, mark: str) -> None:
     """Let a process that was stopped go on."""
     send_signal(pid, mark, signal.SIGCONT)
+
+
+def continue_group(pid: int, mark: str) -> None:
+    """Let a process that was stopped with all of its group go on."""
+    if is_alive(pid, mark):
+        with suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGCONT)
 
 
 def end_process(pid: int, mark: str) -> None:
@@ -65,6 +74,7 @@ def run_command(argv: list[str], timeout_s: float) -> None:
 
 ACTIONS: Final[dict[str, Callable[..., None]]] = {
     "continue-process": continue_process,
+    "continue-group": continue_group,
     "end-process": end_process,
     "restore-file-limit": restore_file_limit,
     "remove-folder": remove_folder,

@@ -10,7 +10,38 @@ REPORTS = "tests/controller/drill/test_reports.py"
 DESCRIBED = "tests/controller/drill/test_described.py"
 JOURNAL = "tests/controller/drill/test_journal.py"
 
+WATCHED = "tests/controller/drill/test_watched.py"
+LOCAL_QUERY = "tests/controller/drill/test_local_query.py"
+
 DEFECTS = (
+    Defect(
+        "the drill's watch: a stable point that moved only during the fault has gone on",
+        f"{JUDGING}/watched.py",
+        "max(fault.until_s for fault in faults)",
+        "max(fault.at_s for fault in faults)",
+        f"{WATCHED}::test_a_stable_point_that_moves_only_during_the_fault_has_not_gone_on",
+    ),
+    Defect(
+        "the drill's watch: a user's stream that stands passes",
+        f"{JUDGING}/watched.py",
+        "    if not has_gone_on(stream, faults):\n",
+        "    if not faults:\n",
+        f"{WATCHED}::test_a_stable_point_that_stays_after_the_last_fault_fails",
+    ),
+    Defect(
+        "the drill at a local query: a fault is over before its process runs again",
+        "lmerge_controller/drill/targets/local_query.py",
+        "            if found is not None and found != old and found.is_alive:\n",
+        "            if found is not None:\n",
+        f"{LOCAL_QUERY}::test_a_fault_is_over_when_another_process_runs",
+    ),
+    Defect(
+        "the drill at a local query: what is frozen is not in the journal",
+        "lmerge_controller/drill/undo.py",
+        '    "continue-group": continue_group,\n',
+        "",
+        f"{LOCAL_QUERY}::test_what_a_killed_drill_has_frozen_goes_on",
+    ),
     Defect(
         "the drill's judge: a lost event is not counted",
         f"{JUDGING}/judge.py",

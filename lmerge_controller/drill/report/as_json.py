@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from lmerge import __version__
 from lmerge_controller.drill.judging.verdict import DrillVerdict, FaultWindow
+from lmerge_controller.drill.judging.watched import WatchVerdict
 from lmerge_controller.drill.report.result import DrillResult, exit_code
 
 # Readers refuse a form that they do not have.
@@ -46,6 +47,21 @@ def _drill(result: DrillResult) -> dict[str, Any]:
         "seconds": round(result.seconds, 3),
         "limits": asdict(result.scenario.limits),
         **({} if result.verdict is None else _verdict(result.verdict, result.began_s)),
+        "watched": [_watched(watched) for watched in result.watched],
+    }
+
+
+def _watched(watched: WatchVerdict) -> dict[str, Any]:
+    return {
+        "merge": watched.stream.merge,
+        "elements": watched.stream.elements,
+        "gaps": watched.stream.gaps,
+        "quiet_pause_ms": round(watched.quiet_pause_ms, 3),
+        "quiet_stall_ms": round(watched.quiet_stall_ms, 3),
+        "faults": [
+            {"pause_ms": round(window.pause_ms, 3), "stall_ms": round(window.stall_ms, 3)} for window in watched.windows
+        ],
+        "reasons": list(watched.reasons),
     }
 
 

@@ -15,6 +15,7 @@ from lmerge.wire.shown import escaped_line
 from lmerge_controller.drill.judging.verdict import DrillVerdict, FaultWindow
 from lmerge_controller.drill.report.as_json import moment
 from lmerge_controller.drill.report.result import DrillResult, DrillStatus
+from lmerge_controller.drill.report.text import watched_lines
 from lmerge_controller.drill.report.timeline import timeline_svg
 
 STYLE: Final = "page.css"
@@ -89,6 +90,8 @@ def _drill(result: DrillResult) -> str:
         parts.append(f'<ul class="reasons">{items}</ul>')
     if result.verdict is not None:
         parts += [f'<div class="chart">{timeline_svg(result)}</div>', _table(result.verdict), _counts(result.verdict)]
+    for watched in result.watched:
+        parts += [f'<p class="counts">{_text(line)}</p>' for line in watched_lines(watched)]
     return "\n".join([*parts, "</section>\n"])
 
 

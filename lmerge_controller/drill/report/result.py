@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Final
 
 from lmerge_controller.drill.judging.verdict import DrillVerdict
+from lmerge_controller.drill.judging.watched import WatchVerdict
 from lmerge_controller.drill.scenario import DrillScenario
 
 PASSED_CODE: Final = 0
@@ -28,7 +29,7 @@ class DrillResult:
     """One drill. ``reasons``: why it failed or was refused. ``verdict`` None: it did not come to one.
 
     ``began_at``: wall seconds since the epoch. ``began_s``, ``ended_s``: monotonic, as the times of the verdict.
-    ``stream_ended_s``: when the probe was ordered to end; what came later is no pause.
+    ``stream_ended_s``: when the probe was ordered to end; what came later is no pause. ``watched``: the user's streams.
     """
 
     scenario: DrillScenario
@@ -40,6 +41,7 @@ class DrillResult:
     ended_s: float
     verdict: DrillVerdict | None = None
     stream_ended_s: float = float("inf")
+    watched: tuple[WatchVerdict, ...] = ()
 
     @property
     def seconds(self) -> float:

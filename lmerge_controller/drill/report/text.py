@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lmerge_controller.drill.judging.verdict import DrillVerdict, FaultWindow
+from lmerge_controller.drill.judging.watched import WatchVerdict
 from lmerge_controller.drill.report.result import DrillResult, DrillStatus
 
 
@@ -14,7 +15,20 @@ def result_text(result: DrillResult) -> str:
     lines += [f"         {reason}" for reason in result.reasons]
     if result.verdict is not None:
         lines += [f"         {line}" for line in _verdict_lines(result.verdict)]
+    lines += [f"         {line}" for watched in result.watched for line in watched_lines(watched)]
     return "".join(f"{line}\n" for line in lines)
+
+
+def watched_lines(watched: WatchVerdict) -> list[str]:
+    """Return the lines of a user's stream: before the first fault, and around each."""
+    stream = watched.stream
+    quiet = f"before the first fault it paused at most {watched.quiet_pause_ms:,.0f} ms"
+    stood = f"its stable point stood at most {watched.quiet_stall_ms:,.0f} ms"
+    lines = [f"your merge {stream.merge}: {stream.elements:,} elements, {stream.gaps} gaps; {quiet}, {stood}"]
+    for window in watched.windows:
+        name = f"{window.fault.what} {window.fault.victim}".rstrip()
+        lines.append(f"  {name}: it paused {window.pause_ms:,.0f} ms, its stable point stood {window.stall_ms:,.0f} ms")
+    return lines
 
 
 def summary_text(results: Sequence[DrillResult]) -> str:

@@ -1,0 +1,91 @@
+"""Where the drills of one command take place: what makes the target, and what is known of it before.
+
+Called by the command ``drill``. Each function describes one kind of target.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any, Final
+
+from lmerge_controller.drill.observe import merges_of
+from lmerge_controller.drill.probe.fleet import MERGE, can_link
+from lmerge_controller.drill.run import LINK_ABILITIES, SANDBOX_ABILITIES
+from lmerge_controller.drill.scenario import DrillScenario
+from lmerge_controller.drill.session import TargetMaker
+from lmerge_controller.drill.targets.described import DescribedTarget, TargetDescription
+from lmerge_controller.drill.targets.local_query import LocalQueryTarget, status_of_query
+from lmerge_controller.drill.targets.running import RunningServers
+from lmerge_controller.drill.targets.sandbox import ServerSandbox
+from lmerge_controller.local.state_folder import StateFolder
+
+# What needs nothing of the servers but that they run: neither comparison nor short intervals.
+_OF_ANY_SERVERS: Final = frozenset({"kill replica", "freeze replica", "skew-clock replica"})
+_OF_PROCESSES: Final = frozenset({"kill server", "freeze server", "kill input", "freeze input"})
+
+
+@dataclass(frozen=True)
+class AimedDrill:
+    """A target before it is made.
+
+    ``addresses``: servers that run already. ``watched``: merges of the user's that are always read beside the probe.
+    ``abilities``: which scenarios are meant where none is named; None: all.
+    """
+
+    make: TargetMaker
+    addresses: tuple[str, ...] = ()
+    security: Any = None
+    watched: tuple[str, ...] = ()
+    abilities: frozenset[str] | None = None
+
+    def can_run(self, scenario: DrillScenario) -> bool:
+        """Return whether a scenario is one of those that run without being named."""
+        if self.abilities is None:
+            return True
+        if not self.abilities.issuperset(scenario.abilities):
+            return False
+        needs = scenario.needs
+        if not self.addresses:  # a sandbox has what a scenario needs
+            return True
+        return needs.servers <= len(self.addresses) and not (needs.durable or needs.compared)
+
+    def protected(self, named: list[str] | None) -> list[str]:
+        """Return the merges that no fault may interrupt: the named ones, or all of the user's. Raises LmergeError."""
+        if named or not self.addresses:
+            return list(named or [])
+        return [name for name in merges_of(self.addresses, security=self.security) if name != MERGE]
+
+
+IN_SANDBOX: Final = AimedDrill(
+    lambda scenario, folder, journal: ServerSandbox(scenario.needs, folder, journal), abilities=SANDBOX_ABILITIES
+)
+
+
+def at_servers(addresses: list[str], security: Any) -> AimedDrill:
+    """Return the drills at servers that run and are not broken."""
+    return AimedDrill(
+        lambda scenario, folder, journal: nullcontext(RunningServers(addresses, security)), tuple(addresses), security
+    )
+
+
+def at_described(description: TargetDescription, security: Any) -> AimedDrill:
+    """Return the drills at a target that a file describes."""
+    return AimedDrill(
+        lambda scenario, folder, journal: nullcontext(DescribedTarget(description, security, journal)),
+        description.servers,
+        security,
+    )
+
+
+def at_local_query(folder: StateFolder, security: Any) -> AimedDrill:
+    """Return the drills at a query that `lmerge up` runs, whose own merge is watched. Raises UsageError."""
+    status = status_of_query(folder)
+    links = frozenset(LINK_ABILITIES) if can_link(security) else frozenset()
+    return AimedDrill(
+        lambda scenario, _, journal: nullcontext(LocalQueryTarget(folder, journal, security)),
+        status.addresses,
+        security,
+        (status.merge,),
+        _OF_ANY_SERVERS | _OF_PROCESSES | links,
+    )

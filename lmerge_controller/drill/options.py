@@ -1,0 +1,47 @@
+"""The options of ``lmerge drill run``, with their help. Called by the commands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+ScenarioFile = Annotated[
+    Path | None, typer.Option("--file", "-f", metavar="FILE", help="Scenarios of your own instead of those of lmerge.")
+]
+ReportFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the report in this form.")]
+DrillNames = Annotated[
+    list[str] | None, typer.Argument(metavar="NAME...", help="Scenarios; without any, all that can run.")
+]
+ServersOption = Annotated[
+    str | None,
+    typer.Option("--server", "-s", metavar="HOST:PORT,...", help="Servers that run; without, a sandbox is made."),
+]
+TargetFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Servers that run, and the commands that break them: YAML.")
+]
+ProtectedMerges = Annotated[
+    list[str] | None,
+    typer.Option(metavar="MERGE", help="Refuse faults that this merge would not survive; by default all merges."),
+]
+QueryOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="A query that lmerge up runs: its own processes are broken too.")
+]
+StateFolderOption = Annotated[Path, typer.Option(metavar="DIR", help="With --query: the state folder of lmerge up.")]
+WatchedMerges = Annotated[
+    list[str] | None,
+    typer.Option(metavar="MERGE", help="Read this merge too, and report its pauses; with --query its own."),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")]
+TimeLimit = Annotated[
+    float | None, typer.Option(metavar="SECONDS", min=1.0, help="End each drill after so long; it has failed then.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="The report as one JSON object.")]
+TextFile = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Metrics for node_exporter's textfile collector; earlier counts go on."),
+]
+KeptFolder = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Keep recordings and logs here, a folder for each drill.")
+]
