@@ -3,9 +3,10 @@
 A leader may be frozen between a decision and its write, and wake up when another leads. So before each write the
 leadership is checked, and each write is conditional:
 
-    change an object   its resource version must be the one that the decision saw; its term must not be above one's own
+    change an object   its spec must be the one that the decision saw (uid and generation; the write itself is
+                       conditional on the resource version); its term must not be above one's own
     create an object   it is created without pods (``replicas: 0``), which changes nothing; the pods come by a second
-                       write, conditional on the first
+                       write, on the condition that the spec is that of the first
     delete an object   its uid must be the one that the decision saw
     write the status   likewise, and the API server refuses a term below the one that is there (a rule of the CRD)
 
@@ -17,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 from lmerge_controller.kubernetes.api import QUERIES, Api, Json, Resource
@@ -27,6 +29,8 @@ from lmerge_controller.kubernetes.manifests import MANAGER
 
 # Writes in flight over all queries. An API server serves 200 writes at a time by default, to all its clients.
 WRITES_MAX: Final = 16
+# A write that meets changes of others which are not in the spec is tried so often.
+_TRIES: Final = 4
 
 
 class FencedWriter:
@@ -53,8 +57,15 @@ class FencedWriter:
         if current is None and "replicas" in made.get("spec", {}):
             made["spec"]["replicas"] = 0
             current = await self._apply(resource, made, None)
-            made = copy.deepcopy(body)
-        return await self._apply(resource, made, current)
+        for _ in range(_TRIES - 1):
+            with suppress(WriteConflict):
+                return await self._apply(resource, copy.deepcopy(body), current)
+            # Kubernetes writes a Deployment's status, and its revision at once: that changes no spec, so no generation.
+            newer = await self._api.get(resource, body["metadata"]["namespace"], body["metadata"]["name"])
+            if current is None or _spec_mark(newer) != _spec_mark(current):
+                break
+            current = newer
+        return await self._apply(resource, copy.deepcopy(body), current)
 
     async def delete(self, resource: Resource, found: Json) -> None:
         """Delete the object that the decision saw. One that is gone is no error. Raises LeadershipLost, ApiProblem."""
@@ -113,3 +124,8 @@ class FencedWriter:
         self.writes += 1
         self._took(resource, written)
         return written
+
+
+def _spec_mark(found: Json) -> tuple[object, object]:
+    """Return what changes with each change of an object's spec, by whomever."""
+    return found["metadata"].get("uid"), found["metadata"].get("generation")

@@ -106,6 +106,20 @@ DEFECTS = (
         "tests/controller/kubernetes/test_manifests.py::test_a_token_under_another_key_is_mounted_as_the_same_file",
     ),
     Defect(
+        "a Deployment that was created without pods counts as started",
+        "lmerge_controller/kubernetes/pod_states.py",
+        ' and one["spec"].get("replicas") != 0:\n',
+        ":\n",
+        "tests/controller/kubernetes/test_manifests.py::test_a_deployment_that_wishes_no_pod_is_not_started_yet",
+    ),
+    Defect(
+        "a write undoes what others have described since the decision",
+        "lmerge_controller/kubernetes/fence.py",
+        "if current is None or _spec_mark(newer) != _spec_mark(current):",
+        "if current is None:",
+        "tests/controller/kubernetes/test_statuses.py::test_a_spec_that_others_wrote_in_between_is_kept",
+    ),
+    Defect(
         "a busy server is asked again before the time that it asked for",
         "lmerge_controller/kubernetes/reflector.py",
         "max(self._backoff_s, wished or 0.0)",

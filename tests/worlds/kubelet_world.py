@@ -24,6 +24,8 @@ RUNNING: Json = {
         }
     ],
 }  # fmt: skip
+# The controller of Deployments notes it in each at once, so a writer meets a newer resource version.
+_REVISION = "deployment.kubernetes.io/revision"
 
 
 def no_image(message: str) -> Json:
@@ -60,6 +62,9 @@ class PodMaker:
         pods = {one["metadata"]["name"]: one for one in (await self._api.page(PODS, self._namespace))["items"]}
         wished: dict[str, tuple[str, Any]] = {}
         for one in deployments:
+            if _REVISION not in (one["metadata"].get("annotations") or {}):
+                change = {"metadata": {"annotations": {_REVISION: "1"}}}
+                await self._api.merge_patch(DEPLOYMENTS, self._namespace, one["metadata"]["name"], change)
             if one["spec"]["replicas"]:
                 template = one["spec"]["template"]
                 digest = hashlib.sha256(json.dumps(template, sort_keys=True).encode()).hexdigest()[:8]

@@ -315,7 +315,7 @@ async def test_nothing_is_changed_by_an_earlier_term(kube: KubeServer) -> None:
             await early.apply(DEPLOYMENTS, deployment, deployment)
         with pytest.raises(LeadershipLost):
             await early.delete(DEPLOYMENTS, deployment)
-        stale = deployment | {"metadata": deployment["metadata"] | {"resourceVersion": "1"}}
+        stale = deployment | {"metadata": deployment["metadata"] | {"resourceVersion": "1", "generation": 0}}
         late = FencedWriter(api, lambda: 9, lambda resource, one: None)
         body = {key: deployment[key] for key in ("apiVersion", "kind", "spec")}
         meta = {"name": "flights-v1-0", "namespace": "c-fence"}

@@ -173,6 +173,13 @@ def test_a_deployment_without_a_pod_is_a_process_that_starts() -> None:
     assert processes([found], [pod()], 0.0, 60.0)[0].uid == "p1"
 
 
+def test_a_deployment_that_wishes_no_pod_is_not_started_yet() -> None:
+    found = made(query_of_spec())
+    found["metadata"] |= {"uid": "d", "generation": 1}
+    found["spec"]["replicas"] = 0
+    assert processes([found], [], 0.0, 60.0) == ()
+
+
 def test_hostile_statuses_are_read() -> None:
     hostile: list[dict[str, Any]] = [{}, {"containerStatuses": [{}]}, {"conditions": None, "phase": None}]
     for status in hostile:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lmerge_controller.kubernetes.api import DEPLOYMENTS, Api, Json, Resource
-from lmerge_controller.kubernetes.api_errors import ApiUnreachable, NotAllowed
+from lmerge_controller.kubernetes.api_errors import ApiUnreachable, NotAllowed, WriteConflict
 from lmerge_controller.kubernetes.backend import problem_reason
 from lmerge_controller.kubernetes.crd import schema_digest
 from lmerge_controller.kubernetes.election import LeadershipLost
@@ -87,9 +87,15 @@ class RecordingApi(Api):
 
     def __init__(self) -> None:
         self.bodies: list[Json] = []
+        self.newer: list[Json] = []  # what others have made of the object: each makes one write fail
+
+    async def get(self, resource: Resource, namespace: str | None, name: str, *, timeout_s: float = 1.0) -> Json:
+        return self.newer.pop(0)
 
     async def apply(self, resource: Resource, body: Json, *, manager: str, subresource: str = "") -> Json:
         self.bodies.append(body)
+        if self.newer and body["metadata"].get("resourceVersion") != self.newer[0]["metadata"]["resourceVersion"]:
+            raise WriteConflict("patch deployments n/d", "409 Conflict", 409)
         meta = body["metadata"] | {"resourceVersion": str(len(self.bodies)), "uid": "u"}
         return body | {"metadata": meta}
 
@@ -100,6 +106,12 @@ class RecordingApi(Api):
 def stored(term: int) -> dict[str, Any]:
     meta = {"name": "d", "namespace": "n", "uid": "u", "resourceVersion": "5", "annotations": {TERM: str(term)}}
     return {"metadata": meta, "spec": {"replicas": 1}}
+
+
+def changed_by_others(term: int, generation: int) -> dict[str, Any]:
+    found = stored(term)
+    found["metadata"] |= {"resourceVersion": "6", "generation": generation}
+    return found
 
 
 def body() -> dict[str, Any]:
@@ -121,6 +133,26 @@ async def test_a_change_is_conditional_and_carries_the_term() -> None:
     await FencedWriter(api, lambda: 8, lambda resource, found: None).apply(DEPLOYMENTS, body(), stored(7))
     (written,) = api.bodies
     assert written["metadata"] == body()["metadata"] | {"annotations": {TERM: "8"}, "resourceVersion": "5", "uid": "u"}
+
+
+async def test_a_status_that_others_wrote_in_between_is_no_obstacle() -> None:
+    api, seen = RecordingApi(), stored(7)
+    api.newer = [changed_by_others(7, generation=1)]
+    seen["metadata"]["generation"] = 1
+    await FencedWriter(api, lambda: 8, lambda resource, found: None).apply(DEPLOYMENTS, body(), seen)
+    assert [one["metadata"]["resourceVersion"] for one in api.bodies] == ["5", "6"]
+
+
+@pytest.mark.parametrize(
+    ("newer", "error"), [({"term": 7, "generation": 2}, WriteConflict), ({"term": 9, "generation": 1}, LeadershipLost)]
+)
+async def test_a_spec_that_others_wrote_in_between_is_kept(newer: dict[str, int], error: type[Exception]) -> None:
+    api, seen = RecordingApi(), stored(7)
+    seen["metadata"]["generation"] = 1
+    api.newer = [changed_by_others(**newer), changed_by_others(**newer)]
+    with pytest.raises(error):
+        await FencedWriter(api, lambda: 8, lambda resource, found: None).apply(DEPLOYMENTS, body(), seen)
+    assert all(one["metadata"]["resourceVersion"] == "5" for one in api.bodies)
 
 
 async def test_what_is_created_has_no_pods_until_the_second_write() -> None:
