@@ -9,6 +9,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
 
+from lmerge.errors import UsageError
+from lmerge_controller.drill.kube_place import KubePlace
 from lmerge_controller.drill.observe import merges_of
 from lmerge_controller.drill.probe.fleet import MERGE, can_link
 from lmerge_controller.drill.run import LINK_ABILITIES, SANDBOX_ABILITIES
@@ -75,6 +77,28 @@ def at_described(description: TargetDescription, security: Any) -> AimedDrill:
         lambda scenario, folder, journal: nullcontext(DescribedTarget(description, security, journal)),
         description.servers,
         security,
+    )
+
+
+def at_kube(place: KubePlace, addresses: list[str], security: Any) -> AimedDrill:
+    """Return the drills at a release on Kubernetes. ``addresses``: its servers; empty: by DNS. Raises LmergeError.
+
+    Nodes that a killed drill of this release has left cordoned are uncordoned.
+    """
+    try:
+        import kubernetes.aio  # noqa: F401 - only to report clearly that it is missing
+    except ImportError:
+        raise UsageError("drills on Kubernetes need its client: pip install 'lmerge[kubernetes]'") from None
+    from lmerge_controller.drill.targets.kube_release import KubeRelease, address_of, mend_nodes, server_pods
+
+    mend_nodes(place)
+    found = addresses or [address_of(pod) for pod in server_pods(place)]
+    links = frozenset(LINK_ABILITIES) if can_link(security) else frozenset()
+    return AimedDrill(
+        lambda scenario, folder, journal: nullcontext(KubeRelease(place, journal, found, security)),
+        tuple(found),
+        security,
+        abilities=_OF_ANY_SERVERS | links | {"kill server"} | ({"kill input"} if place.query else frozenset()),
     )
 
 

@@ -15,15 +15,20 @@ from lmerge import terminal
 from lmerge.cli.connection import secured
 from lmerge.client.connection.streams import parse_targets
 from lmerge.errors import UsageError
-from lmerge_controller.drill.aim import IN_SANDBOX, AimedDrill, at_described, at_local_query, at_servers
+from lmerge_controller.drill.aim import IN_SANDBOX, AimedDrill, at_described, at_kube, at_local_query, at_servers
 from lmerge_controller.drill.journal import default_folder, left_over
+from lmerge_controller.drill.kube_place import KubePlace
 from lmerge_controller.drill.options import (
     DrillNames,
     DryRun,
     JsonOption,
     KeptFolder,
+    KubeconfigOption,
+    KubeOption,
+    NamespaceOption,
     ProtectedMerges,
     QueryOption,
+    ReleaseOption,
     ReportFile,
     ScenarioFile,
     ServersOption,
@@ -82,6 +87,10 @@ def run(
     target: TargetFile = None,
     query: QueryOption = None,
     state: StateFolderOption = DEFAULT_STATE,
+    kube: KubeOption = False,
+    namespace: NamespaceOption = "default",
+    release: ReleaseOption = "lmerge",
+    kubeconfig: KubeconfigOption = None,
     protect: ProtectedMerges = None,
     watch: WatchedMerges = None,
     file: ScenarioFile = None,
@@ -101,7 +110,8 @@ def run(
 
     Exit code 0: all passed; 1: one failed; 2: one was refused, as its loss would not be survived.
     """
-    aimed = _aimed(_Aim(server, target, query, state), security)
+    place = KubePlace(namespace, release, query or "", kubeconfig) if kube else None
+    aimed = _aimed(_Aim(server, target, query, state), security, place)
     chosen = [_limited(scenario, time_limit) for scenario in _chosen(names, file, aimed)]
     written = ReportFiles(html, junit, textfile)
     written.check()
@@ -178,8 +188,12 @@ class _Aim(NamedTuple):
     state: Path
 
 
-def _aimed(aim: _Aim, security: Any) -> AimedDrill:
+def _aimed(aim: _Aim, security: Any, place: KubePlace | None) -> AimedDrill:
     """Return where the drills take place. Raises UsageError."""
+    if place is not None:
+        if aim.target is not None:
+            raise UsageError("--kube and --target exclude each other: a drill has one target")
+        return at_kube(place, list(parse_targets(aim.server)) if aim.server else [], security)
     if sum(value is not None for value in (aim.server, aim.target, aim.query)) > 1:
         raise UsageError("--server, --target and --query exclude each other: a drill has one target")
     if aim.server is not None:

@@ -26,12 +26,20 @@ ProtectedMerges = Annotated[
     typer.Option(metavar="MERGE", help="Refuse faults that this merge would not survive; by default all merges."),
 ]
 QueryOption = Annotated[
-    str | None, typer.Option(metavar="NAME", help="A query that lmerge up runs: its own processes are broken too.")
+    str | None, typer.Option(metavar="NAME", help="A query of lmerge up, or with --kube of the namespace: broken too.")
 ]
 StateFolderOption = Annotated[Path, typer.Option(metavar="DIR", help="With --query: the state folder of lmerge up.")]
 WatchedMerges = Annotated[
     list[str] | None,
     typer.Option(metavar="MERGE", help="Read this merge too, and report its pauses; with --query its own."),
+]
+KubeOption = Annotated[bool, typer.Option("--kube", help="A release of the chart: its pods and nodes are broken.")]
+NamespaceOption = Annotated[
+    str, typer.Option(metavar="NAME", envvar="POD_NAMESPACE", help="With --kube: the namespace of the release.")
+]
+ReleaseOption = Annotated[str, typer.Option(metavar="NAME", help="With --kube: the name of the release.")]
+KubeconfigOption = Annotated[
+    str | None, typer.Option(metavar="FILE", help="With --kube: by default as kubectl, or as the pod.")
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")]
 TimeLimit = Annotated[

@@ -72,6 +72,14 @@ def run_command(argv: list[str], timeout_s: float) -> None:
         raise Unavailable(f"{shlex.join(argv)} ended with exit code {done.returncode}: {printed}")
 
 
+def uncordon_node(node: str, place: dict[str, Any]) -> None:
+    """Let pods be scheduled on a node of Kubernetes again. Raises Unavailable."""
+    from lmerge_controller.drill.kube_calls import uncordon
+    from lmerge_controller.drill.kube_place import KubePlace
+
+    uncordon(KubePlace(**place), node)
+
+
 ACTIONS: Final[dict[str, Callable[..., None]]] = {
     "continue-process": continue_process,
     "continue-group": continue_group,
@@ -79,6 +87,7 @@ ACTIONS: Final[dict[str, Callable[..., None]]] = {
     "restore-file-limit": restore_file_limit,
     "remove-folder": remove_folder,
     "run-command": run_command,
+    "uncordon-node": uncordon_node,
 }
 
 

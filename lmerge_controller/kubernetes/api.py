@@ -60,6 +60,7 @@ class Resource:
 
 QUERIES: Final = Resource("lmerge.dev", "v1alpha1", "replicatedqueries", "ReplicatedQuery")
 DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment")
+NODES: Final = Resource("", "v1", "nodes", "Node")
 PODS: Final = Resource("", "v1", "pods", "Pod")
 BUDGETS: Final = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
@@ -140,10 +141,26 @@ class Api:
         """Change fields of an object. A ``resourceVersion`` in it makes it conditional. Raises ApiProblem."""
         return await self._call("patch", resource, namespace, name, subresource, body=body, content=_MERGE_PATCH)
 
-    async def delete(self, resource: Resource, namespace: str | None, name: str, *, uid: str) -> None:
-        """Delete the object of that uid, and what it owns. One that is gone is no error. Raises ApiProblem."""
-        body = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
+    async def delete(
+        self, resource: Resource, namespace: str | None, name: str, *, uid: str, grace_s: int | None = None
+    ) -> None:
+        """Delete the object of that uid, and what it owns. One that is gone is an ObjectMissing. Raises ApiProblem.
+
+        ``grace_s``: of a pod, the seconds until it is killed; None: its own.
+        """
+        body: Json = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
+        body |= {} if grace_s is None else {"gracePeriodSeconds": grace_s}
         await self._call("delete", resource, namespace, name, body=body)
+
+    async def evict(self, namespace: str, name: str, *, uid: str) -> None:
+        """Evict the pod of that uid. Raises Throttled if a disruption budget does not allow it now, ApiProblem."""
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+            "deleteOptions": {"preconditions": {"uid": uid}},
+        }
+        await self._call("create", PODS, namespace, name, "eviction", body=body)
 
     async def strategic_patch(
         self, resource: Resource, namespace: str | None, name: str, body: Json, subresource: str = ""

@@ -11,9 +11,38 @@ DESCRIBED = "tests/controller/drill/test_described.py"
 JOURNAL = "tests/controller/drill/test_journal.py"
 
 WATCHED = "tests/controller/drill/test_watched.py"
+KUBE = "tests/controller/kubernetes/test_drill_target.py"
 LOCAL_QUERY = "tests/controller/drill/test_local_query.py"
 
 DEFECTS = (
+    Defect(
+        "the drill on Kubernetes: a drained node loses the pods of others",
+        "lmerge_controller/drill/targets/kube_release.py",
+        'return pods(place, f"{QUERY_LABEL}={place.query}") if place.query else []',
+        'return pods(place, "") if place.query else []',
+        f"{KUBE}::test_a_node_is_drained_of_the_release_and_the_query_alone",
+    ),
+    Defect(
+        "the drill on Kubernetes: a node that someone else has cordoned is uncordoned",
+        "lmerge_controller/drill/kube_calls.py",
+        '        if found["spec"].get("unschedulable") and _owner(found) != place.owner:\n',
+        '        if _owner(found) not in ("", place.owner):\n',
+        f"{KUBE}::test_a_node_that_someone_else_has_cordoned_stays_so",
+    ),
+    Defect(
+        "the drill on Kubernetes: a killed pod has its grace period",
+        "lmerge_controller/drill/kube_calls.py",
+        'uid=meta["uid"], grace_s=0)',
+        'uid=meta["uid"])',
+        f"{KUBE}::test_a_killed_pod_is_gone_at_once_and_another_one_ends_the_fault",
+    ),
+    Defect(
+        "the drill on Kubernetes: all servers are drained with their node",
+        "lmerge_controller/drill/targets/kube_release.py",
+        "        if all(_node(pod) == node for pod in servers):\n",
+        "        if not servers:\n",
+        f"{KUBE}::test_the_last_servers_are_not_drained",
+    ),
     Defect(
         "the drill's watch: a stable point that moved only during the fault has gone on",
         f"{JUDGING}/watched.py",

@@ -102,6 +102,33 @@ def test_selectors_choose_the_pods_that_they_are_for(name: str) -> None:
     assert policy["spec"]["podSelector"]["matchLabels"].items() <= labels.items()
 
 
+DRILLING = ("drill.kubernetes.enabled=true", "drill.kubernetes.drainNodes=true", "drill.kubernetes.query=flights")
+
+
+def test_a_drill_has_rights_only_where_it_may_break_pods_or_nodes() -> None:
+    assert not [found for found in rendered() if found["kind"] in ("Role", "ClusterRole")]
+    objects = rendered(DRILLING[0])
+    (role,) = of_kind(objects, "Role")
+    assert role["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "delete"]}]
+    assert not of_kind(objects, "ClusterRole")
+    objects = rendered(*DRILLING)
+    (role,) = of_kind(objects, "Role")
+    assert {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]} in role["rules"]
+    (nodes,) = of_kind(objects, "ClusterRole")
+    assert nodes["rules"] == [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "patch"]}]
+
+
+def test_a_drill_of_pods_names_its_release_and_has_credentials() -> None:
+    (job,) = of_kind(rendered(*DRILLING), "CronJob")
+    spec = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    assert spec["containers"][0]["args"][2:7] == [
+        "--server=$(LMERGE_SERVERS)", "--kube", "--namespace=streams", "--release=lm", "--query=flights",
+    ]  # fmt: skip
+    (account,) = [found for found in of_kind(rendered(*DRILLING), "ServiceAccount") if "drill" in str(found)]
+    assert spec["serviceAccountName"] == account["metadata"]["name"]
+    assert "automountServiceAccountToken" not in spec
+
+
 def server(*settings: str) -> dict[str, Any]:
     spec: dict[str, Any] = one(rendered(*settings), "StatefulSet", "-server")["spec"]["template"]["spec"]
     return spec

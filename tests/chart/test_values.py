@@ -108,6 +108,8 @@ WRONG = {
     "controller.count": (0, 6),
     "monitoring.podMonitor.interval": ("15", "fast"),
     "drill.schedule": ("at six", "* * *"),
+    "drill.kubernetes": ({"drain": True},),
+    "drill.kubernetes.query": ("Flights", "a b", None),
     "priorityClass.value": (2_000_000_000,),
     "networkPolicy.clients": ({}, ["all"]),
     "unknown": (1,),

@@ -99,7 +99,9 @@ class RecordingApi(Api):
         meta = body["metadata"] | {"resourceVersion": str(len(self.bodies)), "uid": "u"}
         return body | {"metadata": meta}
 
-    async def delete(self, resource: Resource, namespace: str | None, name: str, *, uid: str) -> None:
+    async def delete(
+        self, resource: Resource, namespace: str | None, name: str, *, uid: str, grace_s: int | None = None
+    ) -> None:
         self.bodies.append({"deleted": uid})
 
 
