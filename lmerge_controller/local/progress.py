@@ -36,19 +36,19 @@ def subscribe_command(status: LocalStatus) -> str:
 
 
 def losses_text(status: LocalStatus) -> str:
-    """Return how many inputs may be lost, as text."""
-    losses = len(status.joined) - 1
+    """Return how many inputs may be lost, as text. The servers report the number: an input may be joined and mute."""
+    losses = status.survives_losses
     if losses < 1:
-        return "the loss of its input stops it"
+        return f"the loss of {'its' if len(status.joined) < 2 else 'an'} input may stop it"
     return f"it survives the loss of {losses} input{'s' if losses > 1 else ''}"
 
 
 def is_settled(status: LocalStatus) -> bool:
-    """Whether the stream is there, every replica has joined, and nothing is being changed."""
+    """Whether the stream is there, every replica but one may be lost, and nothing is being changed."""
     return (
         status.is_true("Available")
         and not status.is_true("Progressing")
-        and 0 < status.replicas_count <= len(status.joined)
+        and 0 < status.replicas_count <= min(len(status.joined), status.survives_losses + 1)
     )
 
 

@@ -29,9 +29,10 @@ class LocalEvent:
 class LocalStatus:
     """The state of a run. ``conditions`` and ``processes`` are tables as JSON has them.
 
-    ``joined``: the replicas that are joined, of ``replicas_count`` of the ``serving`` version. ``notes``: the decisions
-    of the last plan that were no actions. ``request``: the last one of another `lmerge up` that was answered;
-    ``refusal``: why it was refused; empty: it was taken.
+    ``joined``: the replicas that are joined, of ``replicas_count`` of the ``serving`` version. ``survives_losses``: how
+    many inputs may be lost, as the servers report it. ``notes``: the decisions of the last plan that were no actions.
+    ``request``: the last one of another `lmerge up` that was answered; ``refusal``: why it was refused; empty: it was
+    taken.
     """
 
     query: str
@@ -40,6 +41,7 @@ class LocalStatus:
     serving: str = ""
     joined: tuple[str, ...] = ()
     replicas_count: int = 0
+    survives_losses: int = 0
     conditions: tuple[Mapping[str, Any], ...] = ()
     processes: tuple[Mapping[str, Any], ...] = ()
     events: tuple[LocalEvent, ...] = ()
@@ -67,6 +69,7 @@ class LocalStatus:
             serving=plan.record.serving,
             joined=plan.joined,
             replicas_count=plan.replicas_count,
+            survives_losses=plan.survives_losses,
             conditions=tuple(
                 {"type": str(c.type), "status": str(c.status), "reason": c.reason, "message": c.message}
                 for c in plan.conditions

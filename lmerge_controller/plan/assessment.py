@@ -1,8 +1,9 @@
 """What an observation means for each replica: where it is joined, whether it lags, whether it is good. Pure.
 
-A replica is *joined* if its input is active and counts at every server that answers. It is *good* if it is joined, does
-not lag, is quarantined nowhere, runs, and has not just been asked to end. Only good replicas of the serving version
-allow that another one is ended.
+A replica is *joined* if its input is active and counts at every server that answers. It is *silent* while it has
+published no stable point there, though the output has one: how far it lags is not known. It is *good* if it is joined,
+does not lag, is quarantined nowhere, runs, and has not just been asked to end. Only good replicas of the serving
+version allow that another one is ended.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ class ReplicaView:
     """One replica: its process, and its input at each server that answers.
 
     ``servers_count``: how many answer. ``is_ending``: it was asked to end a moment ago, though it may still be seen.
-    ``lagging_for_s``, ``apart_for_s``: how long it has lagged, or has not been where it belongs (joined, or observing);
-    None: it does not lag, or is there. ``quarantined_at``: servers.
+    ``lag``: how far its stable point is behind the output, None if it is joined nowhere or silent. ``lagging_for_s``,
+    ``apart_for_s``: how long it has lagged or been silent where a lag is limited, or has not been where it belongs
+    (joined, or observing); None: it does not lag, or is there. ``quarantined_at``: servers.
     """
 
     name: str
@@ -39,6 +41,7 @@ class ReplicaView:
     is_ending: bool = False
     quarantined_at: tuple[str, ...] = ()
     lag: int | None = None
+    is_silent: bool = False
     lagging_for_s: float | None = None
     apart_for_s: float | None = None
 
@@ -170,6 +173,8 @@ def _view(observed: ObservedQuery, record: Record, name: str, version: str, inde
     process = observed.process(name)
     reachable = observed.reachable
     inputs = tuple((server, found) for server in reachable if (found := server.input(name)) is not None)
+    joined = [(server, found) for server, found in inputs if found.is_joined]
+    is_silent = any(found.stable_point == NEG_INF < server.stable_point < INF for server, found in joined)
     uid = "" if process is None else process.uid
     return ReplicaView(
         name,
@@ -180,7 +185,8 @@ def _view(observed: ObservedQuery, record: Record, name: str, version: str, inde
         len(reachable),
         is_ending=any(acted.fact == f"replica {name} life {uid}" for acted in record.acted),
         quarantined_at=tuple(server.address for server in reachable if name in server.quarantined),
-        lag=max((_lag(server, found) for server, found in inputs if found.is_joined), default=None),
+        lag=None if is_silent else max((_lag(server, found) for server, found in joined), default=None),
+        is_silent=is_silent,
     )
 
 
@@ -198,7 +204,7 @@ def _timed(
     if process is None or not process.is_alive or view.servers_count == 0:
         return view, notes
     lag_max = query.health.lag_max
-    if lag_max is not None and view.lag is not None and view.lag > lag_max:
+    if lag_max is not None and (view.is_silent or (view.lag is not None and view.lag > lag_max)):
         since_s = since(record, NotedKind.LAGGING, view.name, process.uid, now_s)
         notes.append(NotedState(NotedKind.LAGGING, view.name, process.uid, since_s))
         view = replace(view, lagging_for_s=now_s - since_s)

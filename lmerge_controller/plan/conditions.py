@@ -57,7 +57,8 @@ class QueryPlan:
 
     ``record``: to be persisted before the first action. ``next_check_s``: seconds after which a plan may differ
     although nothing else has changed. ``joined``: the replicas of the serving version that are joined at every server
-    that answers; ``replicas_count`` of them are kept.
+    that answers; ``replicas_count`` of them are kept. ``survives_losses``: how many inputs may be lost, as the servers
+    report it; the smallest number of those that answer, 0 if none does.
     """
 
     actions: tuple[Action, ...]
@@ -67,6 +68,7 @@ class QueryPlan:
     notes: tuple[PlanNote, ...] = ()
     joined: tuple[str, ...] = ()
     replicas_count: int = 0
+    survives_losses: int = 0
 
     def condition(self, kind: ConditionType) -> Condition:
         """Return the condition of a type."""

@@ -143,6 +143,11 @@ class ObservedQuery:
         """The servers that have answered."""
         return tuple(server for server in self.servers if server.is_reachable)
 
+    @property
+    def survives_losses(self) -> int:
+        """How many inputs may be lost at the server that could lose fewest; 0 if none answers."""
+        return min((server.survives_losses for server in self.reachable), default=0)
+
     def process(self, name: str) -> ObservedProcess | None:
         """Return the process of a replica, or None if there is none."""
         return next((found for found in self.parts.replicas if found.name == name), None)

@@ -48,4 +48,5 @@ def plan(query: ReplicatedQuery, observed: ObservedQuery) -> QueryPlan:
         notes=notes,
         joined=tuple(replica.name for replica in seen.of(record.serving) if replica.is_joined),
         replicas_count=query.replicas,
+        survives_losses=observed.survives_losses,
     )

@@ -179,6 +179,8 @@ def _fault(rules: _Rules, replica: ReplicaView) -> str:
         return f"it is quarantined at {', '.join(replica.quarantined_at)}"
     if _has_lasted(rules, replica.lagging_for_s, health.lag_for_s):
         lasted = f"for {replica.lagging_for_s:.0f} s"
+        if replica.is_silent:
+            return f"it has published no stable point {lasted}, though the output has one"
         return f"it has been {replica.lag:,} behind the output {lasted}, more than {health.lag_max:,}"
     if _has_lasted(rules, replica.apart_for_s, health.join_within_s) and not rules.view.is_complete:
         return f"it has not been joined at every server for {replica.apart_for_s:.0f} s"

@@ -50,7 +50,7 @@ def _redundant(view: QueryView, record: Record) -> Condition:
     if not reachable:
         return Condition(kind, UNKNOWN, "NoServerAnswers", "no server answers")
     good = len(view.good(record.serving))
-    losses = min(server.survives_losses for server in reachable)
+    losses = view.observed.survives_losses
     if good < 2 or losses < 1:
         return Condition(kind, FALSE, "NoSpareReplica", f"{good} good replicas; {losses} losses would be survived")
     if len(servers) > 1 and len(reachable) < 2:
@@ -85,7 +85,8 @@ def _progressing(query: ReplicatedQuery, view: QueryView, record: Record, draft:
     others = [replica.name for replica in view.replicas if replica.version != record.serving and replica.process]
     if others:
         return Condition(kind, TRUE, "LettingGo", f"{', '.join(others)} are let go")
-    moving = [replica.name for replica in view.of(record.serving) if replica.process and not replica.is_joined]
+    serving = view.of(record.serving)
+    moving = [found.name for found in serving if found.process and (found.is_silent or not found.is_joined)]
     if moving and not view.is_complete:
         return Condition(kind, TRUE, "Joining", f"{', '.join(moving)} are not joined yet")
     return Condition(kind, FALSE, "Stable", f"{record.serving} serves with {query.replicas} replicas")
@@ -119,7 +120,10 @@ def _problems(
         process = replica.process
         if replica.quarantined_at:
             yield "Quarantined", f"{replica.name} is quarantined at {', '.join(replica.quarantined_at)}"
-        if replica.lagging_for_s is not None:
+        if replica.is_silent:
+            if (replica.lagging_for_s or 0.0) > query.health.lag_for_s:  # before that it is about to begin
+                yield "Lagging", f"{replica.name} has published no stable point, though the output has one"
+        elif replica.lagging_for_s is not None:
             yield "Lagging", f"{replica.name} is {replica.lag:,} behind the output"
         if process is None:
             continue

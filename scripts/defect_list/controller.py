@@ -130,6 +130,13 @@ DEFECTS = (
         TESTS + "test_a_replica_that_is_joined_at_one_of_two_servers_spares_no_other",
     ),
     Defect(
+        "an input without a stable point lags since minus infinity",
+        ASSESSMENT,
+        "found.stable_point == NEG_INF < server.stable_point < INF for",
+        "False for",
+        TESTS + "test_a_replica_that_has_joined_and_published_no_stable_point_is_joining_until_it_takes_too_long",
+    ),
+    Defect(
         "a lost record makes the described version serve",
         ASSESSMENT,
         "    if most == 0 or counts.get(query.active, 0) == most:",

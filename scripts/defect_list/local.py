@@ -77,6 +77,13 @@ DEFECTS = (
         f"{TESTS}/test_restarts.py::test_a_process_that_runs_well_and_dies_again_and_again_is_limited_by_the_minute",
     ),
     Defect(
+        "local processes: joined inputs are taken for redundant ones",
+        f"{LOCAL}/progress.py",
+        "    losses = status.survives_losses\n",
+        "    losses = len(status.joined) - 1\n",
+        f"{TESTS}/test_progress.py::test_losses_are_those_of_the_server_that_survives_fewest",
+    ),
+    Defect(
         "local processes: a copy of a log is not bounded",
         f"{LOCAL}/log_file.py",
         "            old.seek(-self.bytes_max, os.SEEK_END)",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from lmerge.core.elements import NEG_INF
 from lmerge_controller.model.query import (
     CutoverSpec,
     HealthSpec,
@@ -107,12 +108,14 @@ class SimServer:
 
 @dataclass
 class SimReplica:
-    """A process of a replica. ``lags``: it is behind, until it catches up; ``is_stuck``: it never attaches."""
+    """A process of a replica. ``lags``: it is behind, until it catches up; ``is_stuck``: it never attaches. ``is_silent``: it
+    publishes no stable point."""
 
     process: ObservedProcess
     lags: bool = False
     lagged_for: int = 0
     is_stuck: bool = False
+    is_silent: bool = False
 
 
 class SimulatedQuery:
@@ -211,7 +214,7 @@ class SimulatedQuery:
             found.incarnation,
             found.role,
             state,
-            STABLE - lag,
+            NEG_INF if replica is not None and replica.is_silent else STABLE - lag,
             attached_s=found.age * TICK_S,
             equal_intervals=found.equal,
             unequal_intervals=found.unequal,

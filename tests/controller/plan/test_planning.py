@@ -64,6 +64,24 @@ def test_a_lagging_replica_is_replaced_once_it_has_lagged_for_long() -> None:
     assert action.reason == "it has been 5,000 behind the output for 6 s, more than 1,000"
 
 
+def test_a_replica_that_has_joined_and_published_no_stable_point_is_joining_until_it_takes_too_long() -> None:
+    world = running()
+    world.replicas["q-v1-0"].is_silent = True
+    for _ in range(6):
+        made = world.round()
+        assert made.actions == ()
+        assert made.condition(ConditionType.DEGRADED).status is ConditionStatus.FALSE
+        assert made.condition(ConditionType.PROGRESSING).message == "q-v1-0 are not joined yet"
+        assert made.condition(ConditionType.REDUNDANT).message.startswith("1 good replicas")
+        world.tick()
+    made = world.round()
+    (action,) = made.actions
+    assert isinstance(action, ReplaceReplica)
+    assert action.reason == "it has published no stable point for 6 s, though the output has one"
+    degraded = made.condition(ConditionType.DEGRADED)
+    assert degraded.message == "q-v1-0 has published no stable point, though the output has one"
+
+
 def test_two_lagging_replicas_are_replaced_one_after_the_other() -> None:
     world = running(3)
     for index in (0, 1):
