@@ -56,6 +56,11 @@ class ReplicaView:
         return self.servers_count > 0 and len(self.inputs) == self.servers_count
 
     @property
+    def is_complete(self) -> bool:
+        """Whether every server that answers reports that this input has come to the end of its stream."""
+        return self.is_attached and all(found.stable_point == INF for _, found in self.inputs)
+
+    @property
     def carries(self) -> bool:
         """Whether it is active somewhere, so that its end could matter to the output."""
         return any(found.role == "active" for _, found in self.inputs)
@@ -98,6 +103,18 @@ class QueryView:
         """Whether the output has ended: every server that answers has emitted stable(+inf)."""
         reachable = self.observed.reachable
         return bool(reachable) and all(server.has_merge and server.stable_point == INF for server in reachable)
+
+
+def kept_count(query: ReplicatedQuery, observed: ObservedQuery, version: str) -> int:
+    """Return how many replicas of a version that serves are kept.
+
+    It is one more while a single one runs an earlier description: the new one must be good before the old one may end.
+    """
+    described = query.version(version)
+    if described is None or query.replicas != 1:
+        return query.replicas
+    process = observed.process(query.replica_name(version, 0))
+    return 1 + (process is not None and process.is_alive and process.fingerprint != described.fingerprint)
 
 
 def first_record(query: ReplicatedQuery, observed: ObservedQuery) -> Record:
@@ -148,9 +165,11 @@ def _names(query: ReplicatedQuery, observed: ObservedQuery, record: Record) -> l
     """Return name, version and index of each replica: described, running, or attached without a process."""
     found: dict[str, tuple[str, int]] = {}
     attempt = () if record.attempt is None else (record.attempt.to,)
-    for version in (record.serving, *attempt):
+    counts = dict.fromkeys(attempt, query.replicas)
+    counts[record.serving] = kept_count(query, observed, record.serving)
+    for version, count in counts.items():
         if query.version(version) is not None:
-            for index in range(query.replicas):
+            for index in range(count):
                 found[query.replica_name(version, index)] = version, index
     for process in observed.parts.replicas:
         found.setdefault(process.name, (process.version, process.index))

@@ -25,7 +25,7 @@ from lmerge_controller.plan.actions import (
     StartReplica,
     StopReplica,
 )
-from lmerge_controller.plan.assessment import QueryView, ReplicaView
+from lmerge_controller.plan.assessment import QueryView, ReplicaView, kept_count
 from lmerge_controller.plan.drafting import PlanDraft
 from lmerge_controller.plan.observed import ObservedProcess, ProcessPhase
 from lmerge_controller.plan.record import AttemptStage, Record
@@ -56,7 +56,13 @@ class _Rules:
         if replica.version not in (self.record.serving, self.attempt):
             return False
         # A version that is described no more goes on while it serves.
-        return self.query.version(replica.version) is None or replica.index < self.query.replicas
+        return self.query.version(replica.version) is None or replica.index < self.count_of(replica.version)
+
+    def count_of(self, version: str) -> int:
+        """How many replicas of a version are kept now."""
+        if version == self.record.serving:
+            return kept_count(self.query, self.view.observed, version)
+        return self.query.replicas
 
     def role_of(self, version: str) -> str:
         return "active" if version == self.record.serving or self.promotes else "observe"
@@ -71,6 +77,7 @@ def plan_replicas(query: ReplicatedQuery, view: QueryView, record: Record, draft
     _change_roles(rules)
     _end_faulty(rules)
     _end_surplus(rules)
+    _end_complete(rules)
 
 
 def _start(rules: _Rules, replica: ReplicaView) -> None:
@@ -78,7 +85,7 @@ def _start(rules: _Rules, replica: ReplicaView) -> None:
     version, process, view = rules.query.version(replica.version), replica.process, rules.view
     if version is None or (process is not None and process.is_alive):
         return
-    if process is not None and process.exit_code == 0 and view.is_complete:
+    if _has_nothing_to_add(rules, replica):
         return
     if not view.observed.reachable or not all(view.observed.parts.addresses):
         return  # it would only wait for the servers
@@ -103,6 +110,14 @@ def _start(rules: _Rules, replica: ReplicaView) -> None:
     )
 
 
+def _has_nothing_to_add(rules: _Rules, replica: ReplicaView) -> bool:
+    """Whether the stream has ended: that of the output, or of this replica, which has then ended with exit code 0."""
+    process = replica.process
+    if process is None or process.exit_code == 0:
+        return rules.view.is_complete or (process is not None and replica.is_complete)
+    return False
+
+
 def _is_due(rules: _Rules, process: ObservedProcess) -> bool:
     """Whether a process that has ended may be started again."""
     ended_s = process.started_at_s if process.exited_at_s is None else process.exited_at_s
@@ -118,6 +133,10 @@ def _start_reason(rules: _Rules, replica: ReplicaView) -> str:
     if process is None:
         if replica.version == rules.attempt:
             return f"{replica.version} is to be certified"
+        if replica.index >= rules.query.replicas:
+            return (
+                f"the description of {replica.version} has changed; the replica that runs is replaced when this is good"
+            )
         return f"{rules.query.replicas} replicas of {replica.version} are kept; it is not there"
     code = "" if process.exit_code is None else f" with exit code {process.exit_code}"
     ends = "" if process.exits <= 1 else f", {process.exits} times in a row"
@@ -165,6 +184,8 @@ def _end_faulty(rules: _Rules) -> None:
             text = f"{replica.name} is not replaced yet ({reason}): {others[0].name} is not joined"
             rules.draft.note("Waiting", text)
         elif not _may_end(rules, replica):
+            if any(isinstance(action, StartReplica) for action in rules.draft.actions):
+                continue  # it waits for the one that is started now
             rules.draft.note("LastGood", f"{replica.name} is not replaced ({reason}): no other good replica would stay")
         elif _replace(rules, replica, reason):
             return
@@ -251,11 +272,23 @@ def _end_surplus(rules: _Rules) -> None:
         if is_busy and not is_given_up:
             continue
         if not _may_end(rules, replica):
+            if any(rules.is_described(other) and _is_changing(rules, other) for other in rules.view.replicas):
+                continue  # it waits for that one to join
             text = f"{replica.name} is not stopped, though it is needed no more: no good replica of the version that"
             rules.draft.note("LastGood", f"{text} serves ({rules.record.serving}) would stay")
             continue
         if rules.draft.propose(StopReplica(replica.name, process.uid, _surplus_reason(rules, replica))):
             is_busy = True
+
+
+def _end_complete(rules: _Rules) -> None:
+    """Stop what something else would start again and again, although the output has ended."""
+    for replica in rules.view.replicas if rules.view.is_complete else ():
+        process = replica.process
+        if process is None or replica.inputs or not rules.is_described(replica):
+            continue
+        if process.phase is ProcessPhase.RESTARTING and process.exit_code == 0:
+            rules.draft.propose(StopReplica(replica.name, process.uid, "the stream has come to its end"))
 
 
 def _outdated_attempt(rules: _Rules) -> Iterator[ReplicaView]:

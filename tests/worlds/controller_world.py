@@ -108,8 +108,10 @@ class SimServer:
 
 @dataclass
 class SimReplica:
-    """A process of a replica. ``lags``: it is behind, until it catches up; ``is_stuck``: it never attaches. ``is_silent``: it
-    publishes no stable point."""
+    """A process of a replica.
+
+    ``lags``: it is behind, until it catches up; ``is_stuck``: it never attaches; ``is_silent``: it publishes no stable.
+    """
 
     process: ObservedProcess
     lags: bool = False

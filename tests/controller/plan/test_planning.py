@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from controller_world import SimulatedQuery, described
 
-from lmerge_controller.plan.actions import PromoteInput, ReplaceReplica, StartReplica, StopReplica
+from lmerge.core.elements import INF, NEG_INF
+from lmerge_controller.plan.actions import PromoteInput, ReplaceReplica, StartReplica, StopReplica, target_of
 from lmerge_controller.plan.conditions import ConditionStatus, ConditionType
-from lmerge_controller.plan.observed import ProcessPhase
+from lmerge_controller.plan.observed import ObservedQuery, ProcessPhase
+from lmerge_controller.plan.planning import plan
 from lmerge_controller.plan.record import AttemptStage
 
 
@@ -97,12 +101,86 @@ def test_two_lagging_replicas_are_replaced_one_after_the_other() -> None:
 
 
 def test_the_last_good_replica_is_not_replaced() -> None:
-    world = running(1, mark="old")
-    world.query = described(1, mark="new")
-    for _ in range(30):
+    world = running(1)
+    world.replicas["q-v1-0"].lags = True
+    for _ in range(10):
         assert world.round().actions == ()
         world.tick()
-    assert world.plans[-1].condition(ConditionType.DEGRADED).reason == "LastGood"
+    assert "q-v1-0 is not replaced" in world.plans[-1].condition(ConditionType.DEGRADED).message
+
+
+def test_a_single_replica_whose_program_changed_is_replaced_once_a_second_one_is_good() -> None:
+    world = running(1, mark="old")
+    world.query = described(1, mark="new")
+    world.settle()
+    assert world.serving() == {"v1": [0]}
+    assert sorted(world.replicas) == ["q-v1-0"]
+    assert world.replicas["q-v1-0"].process.fingerprint == world.query.versions[0].fingerprint
+    assert world.harm == []
+    acted = [(type(action).__name__, target_of(action)) for made in world.plans for action in made.actions]
+    assert acted == [("StartReplica", "q-v1-1"), ("ReplaceReplica", "q-v1-0"), ("StopReplica", "q-v1-1")]
+    assert not any(note.reason == "LastGood" for made in world.plans for note in made.notes)
+
+
+def test_a_single_replica_goes_on_while_its_changed_program_does_not_run() -> None:
+    world = running(1, mark="old")
+    old = world.replicas["q-v1-0"].process
+    world.query = described(1, mark="new")
+    world.round()
+    world.replicas["q-v1-1"].is_stuck = True
+    for _ in range(15):
+        world.tick()
+        world.round()
+    assert world.replicas["q-v1-0"].process == old
+    world.query = described(1, mark="old")
+    world.settle()
+    assert {name: replica.process for name, replica in world.replicas.items()} == {"q-v1-0": old}
+
+
+def ended(world: SimulatedQuery, name: str, phase: ProcessPhase) -> ObservedQuery:
+    """Return what is seen once a replica has ended with exit code 0, and the output has come to its end."""
+    seen = world.observed()
+    replicas = tuple(
+        replace(process, phase=phase, exit_code=0, exits=1, exited_at_s=world.now_s - 100.0)
+        if process.name == name
+        else process
+        for process in seen.parts.replicas
+    )
+    servers = tuple(
+        replace(server, stable_point=INF, inputs=tuple(found for found in server.inputs if found.replica != name))
+        for server in seen.servers
+    )
+    return replace(seen, parts=replace(seen.parts, replicas=replicas), servers=servers)
+
+
+def test_a_replica_that_has_completed_its_stream_is_not_started_again() -> None:
+    world = running()
+    seen = ended(world, "q-v1-1", ProcessPhase.EXITED)
+    assert plan(world.query, seen).actions == ()
+    gone = replace(seen, parts=replace(seen.parts, replicas=seen.parts.replicas[:1]))
+    assert plan(world.query, gone).actions == ()
+    emptied = replace(seen, servers=(seen.servers[0], replace(seen.servers[1], has_merge=False, stable_point=NEG_INF)))
+    (action,) = plan(world.query, emptied).actions
+    assert isinstance(action, StartReplica)
+
+
+def test_a_replica_that_has_completed_its_own_stream_is_not_started_while_the_output_goes_on() -> None:
+    world = running()
+    seen = world.observed()
+    process = replace(seen.parts.replicas[1], phase=ProcessPhase.EXITED, exit_code=0, exits=1, exited_at_s=900.0)
+    inputs = tuple(tuple(replace(found, stable_point=INF) for found in server.inputs) for server in seen.servers)
+    held = tuple(replace(server, inputs=found) for server, found in zip(seen.servers, inputs, strict=True))
+    over = replace(seen, parts=replace(seen.parts, replicas=(seen.parts.replicas[0], process)), servers=held)
+    assert plan(world.query, over).actions == ()
+    (action,) = plan(world.query, replace(over, servers=seen.servers)).actions
+    assert isinstance(action, StartReplica)
+
+
+def test_a_completed_replica_that_something_else_restarts_is_stopped() -> None:
+    world = running()
+    (action,) = plan(world.query, ended(world, "q-v1-1", ProcessPhase.RESTARTING)).actions
+    assert isinstance(action, StopReplica)
+    assert action.reason == "the stream has come to its end"
 
 
 def test_a_quarantined_replica_is_stopped_released_and_started() -> None:
