@@ -32,6 +32,7 @@ class AimedDrill:
     """A target before it is made.
 
     ``addresses``: servers that run already. ``watched``: merges of the user's that are always read beside the probe.
+    ``guarded``: merges that no fault may interrupt, and that must be seen for it: those whose replicas are broken.
     ``abilities``: which scenarios are meant where none is named; None: all.
     """
 
@@ -40,6 +41,7 @@ class AimedDrill:
     security: Any = None
     watched: tuple[str, ...] = ()
     abilities: frozenset[str] | None = None
+    guarded: tuple[str, ...] = ()
 
     def can_run(self, scenario: DrillScenario) -> bool:
         """Return whether a scenario is one of those that run without being named."""
@@ -54,9 +56,10 @@ class AimedDrill:
 
     def protected(self, named: list[str] | None) -> list[str]:
         """Return the merges that no fault may interrupt: the named ones, or all of the user's. Raises LmergeError."""
-        if named or not self.addresses:
-            return list(named or [])
-        return [name for name in merges_of(self.addresses, security=self.security) if name != MERGE]
+        found = list(named or [])
+        if not named and self.addresses:
+            found = [name for name in merges_of(self.addresses, security=self.security) if name != MERGE]
+        return list(dict.fromkeys([*self.guarded, *found]))
 
 
 IN_SANDBOX: Final = AimedDrill(
@@ -89,7 +92,13 @@ def at_kube(place: KubePlace, addresses: list[str], security: Any) -> AimedDrill
         import kubernetes.aio  # noqa: F401 - only to report clearly that it is missing
     except ImportError:
         raise UsageError("drills on Kubernetes need its client: pip install 'lmerge[kubernetes]'") from None
-    from lmerge_controller.drill.targets.kube_release import KubeRelease, address_of, mend_nodes, server_pods
+    from lmerge_controller.drill.targets.kube_release import (
+        KubeRelease,
+        address_of,
+        mend_nodes,
+        merges_of_query,
+        server_pods,
+    )
 
     mend_nodes(place)
     found = addresses or [address_of(pod) for pod in server_pods(place)]
@@ -99,6 +108,7 @@ def at_kube(place: KubePlace, addresses: list[str], security: Any) -> AimedDrill
         tuple(found),
         security,
         abilities=_OF_ANY_SERVERS | links | {"kill server"} | ({"kill input"} if place.query else frozenset()),
+        guarded=merges_of_query(place),
     )
 
 
@@ -112,4 +122,5 @@ def at_local_query(folder: StateFolder, security: Any) -> AimedDrill:
         security,
         (status.merge,),
         _OF_ANY_SERVERS | _OF_PROCESSES | links,
+        (status.merge,),
     )

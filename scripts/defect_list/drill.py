@@ -37,6 +37,13 @@ DEFECTS = (
         f"{KUBE}::test_a_killed_pod_is_gone_at_once_and_another_one_ends_the_fault",
     ),
     Defect(
+        "the drill on Kubernetes: a query whose merge is not seen is broken",
+        "lmerge_controller/drill/aim.py",
+        "        return list(dict.fromkeys([*self.guarded, *found]))\n",
+        "        return found\n",
+        f"{KUBE}::test_the_merge_of_the_query_is_guarded_even_if_the_servers_do_not_show_it",
+    ),
+    Defect(
         "the drill on Kubernetes: all servers are drained with their node",
         "lmerge_controller/drill/targets/kube_release.py",
         "        if all(_node(pod) == node for pod in servers):\n",

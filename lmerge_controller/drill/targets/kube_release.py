@@ -155,6 +155,13 @@ def address_of(pod: Json) -> str:
     return f"{meta['name']}.{spec['subdomain']}.{meta['namespace']}.svc:{PORT}"
 
 
+def merges_of_query(place: KubePlace) -> tuple[str, ...]:
+    """Return the merges to which the replicas of the query publish, by their environment. Raises ApiProblem."""
+    containers = [one for pod in _query_pods(place) for one in pod["spec"]["containers"]]
+    variables = [found for container in containers for found in container.get("env", ())]
+    return tuple(sorted({str(found["value"]) for found in variables if found["name"] == "LMERGE_MERGE"}))
+
+
 def mend_nodes(place: KubePlace) -> list[str]:
     """Uncordon the nodes that a killed drill of this release has left cordoned. Return them. Raises ApiProblem.
 

@@ -13,14 +13,16 @@ import pytest
 from kube_world import KubeServer, api_of, grant, make_namespace
 
 from lmerge.errors import Unavailable, UsageError
+from lmerge_controller.drill.aim import at_kube
 from lmerge_controller.drill.journal import UndoJournal
 from lmerge_controller.drill.kube_calls import CORDONED_BY, kill_pod, pods
 from lmerge_controller.drill.kube_place import KubePlace
+from lmerge_controller.drill.redundancy import MergeReports, ServerReport, refusal
 from lmerge_controller.drill.scenario import DrillStep, FaultKind, StepVictim, VictimKind
-from lmerge_controller.drill.targets.kube_release import KubeRelease, mend_nodes, server_pods
+from lmerge_controller.drill.targets.kube_release import KubeRelease, mend_nodes, merges_of_query, server_pods
 from lmerge_controller.drill.undo import undo_all
 from lmerge_controller.kubernetes.api import NODES, PODS, Api, Json
-from lmerge_controller.kubernetes.api_errors import NotAllowed, ObjectExists
+from lmerge_controller.kubernetes.api_errors import NotAllowed, ObjectExists, ObjectMissing
 
 RELEASE = {"app.kubernetes.io/instance": "lm", "app.kubernetes.io/component": "server"}
 REPLICA = {"lmerge.dev/query": "flights"}
@@ -57,7 +59,8 @@ class DrilledCluster:
     def add(self, name: str, node: str, labels: dict[str, str]) -> None:
         """Make a pod that is ready on a node, in the place of the one of its name."""
         meta = {"name": name, "namespace": self.name, "labels": labels}
-        spec = {"nodeName": node, "subdomain": "lm-servers", "containers": [{"name": "c", "image": "i"}]}
+        container = {"name": "c", "image": "i", "env": [{"name": "LMERGE_MERGE", "value": "of-flights"}]}
+        spec = {"nodeName": node, "subdomain": "lm-servers", "containers": [container]}
 
         async def work(api: Api) -> None:
             try:
@@ -102,12 +105,24 @@ def test_the_parts_of_a_release_are_found(cluster: DrilledCluster, journal: Undo
         KubeRelease(KubePlace(cluster.name, "none", "", cluster.kube.kubeconfig), journal, [])
 
 
+def test_the_merge_of_the_query_is_guarded_even_if_the_servers_do_not_show_it(cluster: DrilledCluster) -> None:
+    assert merges_of_query(cluster.place) == ("of-flights",)
+    assert merges_of_query(KubePlace(cluster.name, "lm", "", cluster.kube.kubeconfig)) == ()
+    aimed = at_kube(cluster.place, ["127.0.0.1:0", "127.0.0.1:0"], None)
+    assert aimed.protected(["mine"]) == ["of-flights", "mine"]
+    unseen = [MergeReports(name, (ServerReport("s", name, problem="no right"),)) for name in ("probe", "of-flights")]
+    assert refusal(DrillStep(FaultKind.KILL, StepVictim(VictimKind.INPUT, 1)), 1, unseen) == [
+        "of-flights: server s: no right"
+    ]
+
+
 def test_a_killed_pod_is_gone_at_once_and_another_one_ends_the_fault(
     cluster: DrilledCluster, journal: UndoJournal
 ) -> None:
     target = KubeRelease(cluster.place, journal, [])
     undo = target.breaks["kill server"](2, KILL)
-    assert "lm-server-1" not in cluster.running()
+    with pytest.raises(ObjectMissing):  # it does not end in its own time
+        cluster.do(lambda api: api.get(PODS, cluster.name, "lm-server-1"))
     cluster.add("lm-server-1", cluster.nodes[1], RELEASE)
     undo()
     ended = target.breaks["kill input"](1, KILL)
