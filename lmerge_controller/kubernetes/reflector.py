@@ -8,7 +8,8 @@ What ends a watch, and what follows:
     it ends at once, without a change     likewise, after a back-off: something in between refuses watches
     410 Gone                              list again: changes may have been missed
     429, or 503 with Retry-After          wait for as long as the server asks for
-    403                                   the missing right is reported; try again after the longest back-off
+    403                                   the missing right is reported; likewise: an API server that has just started
+                                          refuses everything until it has read its roles
     ``relist()``                          list again at once: a new leader acts on nothing that is older than itself
 """
 
@@ -145,8 +146,6 @@ class Reflector:
     def _wait_s(self, problem: ApiProblem | None = None) -> float:
         """Return the seconds to wait after a problem; the back-off doubles while nothing succeeds."""
         self._backoff_s = min(BACKOFF_S_MAX, max(BACKOFF_S, self._backoff_s * 2))
-        if isinstance(problem, NotAllowed):
-            self._backoff_s = BACKOFF_S_MAX
         wished = problem.retry_after_s if isinstance(problem, Throttled) else None
         return max(self._backoff_s, wished or 0.0) * random.uniform(0.8, 1.2)
 

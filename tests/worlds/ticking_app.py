@@ -1,4 +1,4 @@
-"""A replica with a known truth: event k is ``e<k>`` with the lifetime [k, k + 3). A process, run by `lmerge up`.
+"""A replica with a known truth: event k is ``e<k>`` with the lifetime [k, k + 3). A process of `lmerge up`, or a pod.
 
 It works by its environment alone: LMERGE_SERVERS, LMERGE_MERGE, LMERGE_REPLICA, LMERGE_ROLE and LMERGE_STARTED.
 TICKS_S: events in a second. END_FILE: the stream ends before the event that this file names, once it is there.
@@ -13,11 +13,12 @@ import threading
 import time
 from pathlib import Path
 
-from lmerge.client import Origin, Publisher, describe_merge
+from lmerge.client import Origin, Publisher, Security, describe_merge
 from lmerge.core.elements import INF, NEG_INF
 from lmerge.errors import LmergeError
 
 LENGTH = 3
+SECURITY = Security.from_environment()
 
 
 def events(end: int) -> set[tuple[int, int, bytes]]:
@@ -33,7 +34,8 @@ def main() -> int:
     merged_to = min(stable_point(server, merge) for server in servers.split(","))
     origin = Origin(join_at=None if merged_to == NEG_INF else merged_to)
     replica, role = os.environ["LMERGE_REPLICA"], os.environ["LMERGE_ROLE"]
-    with Publisher(servers, merge, replica, role=role, properties=["insert-only", "key"], origin=origin) as publisher:
+    laws = ["insert-only", "key"]
+    with Publisher(servers, merge, replica, role=role, properties=laws, origin=origin, security=SECURITY) as publisher:
         k = 0 if merged_to == NEG_INF else max(merged_to - LENGTH, 0)
         while k < (end := end_of(Path(os.environ["END_FILE"]))):
             now = min(int((time.time() - started_s) * rate), end)
@@ -56,7 +58,7 @@ def end_of(file: Path) -> int:
 def stable_point(server: str, merge: str) -> int:
     """Return how far the merge is on a server; -inf if it is not there."""
     try:
-        return int(describe_merge(server, merge).summary.stable_point)
+        return int(describe_merge(server, merge, security=SECURITY).summary.stable_point)
     except LmergeError:
         return NEG_INF
 
