@@ -1,8 +1,8 @@
-"""Alerts about what keeps the trust in an installation: certificates, and drills that were run and have passed."""
+"""Alerts about what keeps an installation as described, and trusted: controllers, certificates, drills."""
 
 from typing import Final
 
-from monitoring.alerting.alert import Alert, AlertExample, Severity
+from monitoring.alerting.alert import EVERY, Alert, AlertExample, Severity
 
 _DAY_S: Final = 86_400
 _OF_NODE: Final = 'instance="n1", job="node", drill="kill-winner"'
@@ -10,7 +10,41 @@ _DRILL: Final = {"instance": "n1", "job": "node", "drill": "kill-winner"}
 _LAST_RUN: Final = "lmerge_drill_last_run_timestamp_seconds"
 _LAST_SUCCESS: Final = "lmerge_drill_last_success_timestamp_seconds"
 
+_LEADER: Final = "lmerge_controller_leader_bool"
+_OF_CONTROLLERS: Final = {"namespace": "n", "job": "controller"}
+
+
+def _leaders(first: str, second: str) -> dict[str, str]:
+    """Return what two controllers of one installation report."""
+    labels = 'namespace="n", job="controller"'
+    return {f'{_LEADER}{{instance="c1", {labels}}}': first, f'{_LEADER}{{instance="c2", {labels}}}': second}
+
+
 OPERATION_ALERTS: Final = (
+    Alert(
+        name="LmergeControllerWithoutLeader",
+        topic="operations",
+        severity=Severity.WARNING,
+        condition=f"max by ({EVERY}) ({_LEADER}) < 1",
+        for_s=60,
+        summary="No controller of {{ $labels.job }} leads.",
+        description="No controller of {{ $labels.job }} leads. Streams go on, but a replica that ends on Kubernetes is "
+        "not replaced, and no version is cut over.",
+        fires=AlertExample(_leaders("1x4 0x20", "0x24"), at_s=150, labels=_OF_CONTROLLERS),
+        stays_silent=AlertExample(_leaders("1x4 0x20", "0x6 1x18"), at_s=150),  # it has taken over
+    ),
+    Alert(
+        name="LmergeControllerTwoLeaders",
+        topic="operations",
+        severity=Severity.CRITICAL,
+        condition=f"sum by ({EVERY}) ({_LEADER}) > 1",
+        for_s=60,
+        summary="{{ $value }} controllers of {{ $labels.job }} lead at the same time.",
+        description="{{ $value }} controllers of {{ $labels.job }} lead at the same time: they use different Leases. "
+        "If they operate the same queries, each undoes what the other one does.",
+        fires=AlertExample(_leaders("1x24", "0x4 1x20"), at_s=150, labels=_OF_CONTROLLERS, value="2"),
+        stays_silent=AlertExample(_leaders("1x5 0x19", "0x4 1x20"), at_s=75),  # one was scraped before it stopped
+    ),
     Alert(
         name="LmergeCertificateExpiring",
         topic="operations",

@@ -109,4 +109,18 @@ DEFECTS = (
         "    width: int = 16\n",
         BOARDS + "test_each_panel_has_a_question_a_unit_and_thresholds_and_fits_the_page",
     ),
+    Defect(
+        "alerts: a controller without a leader is not reported",
+        OPERATIONS,
+        '({_LEADER}) < 1"',
+        '({_LEADER}) < 0"',
+        f"{EXAMPLES}[LmergeControllerWithoutLeader]",
+    ),
+    Defect(
+        "alerts: two leaders at a hand-over are reported at once",
+        OPERATIONS,
+        '({_LEADER}) > 1",\n        for_s=60,',
+        '({_LEADER}) > 1",\n        for_s=0,',
+        f"{EXAMPLES}[LmergeControllerTwoLeaders]",
+    ),
 )

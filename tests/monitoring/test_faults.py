@@ -21,10 +21,12 @@ import pytest
 from certificates import Authority
 from cli_world import run
 from fault_world import MERGE, Fleet
-from prometheus_world import FAST, Watched
+from kube_world import KubeServer, api_of, free_port, install_definition, kube_server, make_namespace
+from prometheus_world import FAST, Daemon, Watched
 
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.generated import lmerge_pb2_grpc as pb_grpc
+from lmerge_controller.kubernetes.api import LEASES
 from monitoring.alerting.alert import Pace
 
 pytestmark = [
@@ -259,6 +261,62 @@ async def test_a_drill_that_does_not_run_again_is_overdue(program: Program, tmp_
             await drilled(watched.textfile, "--time-limit", "1")
         await drilled(watched.textfile, "--time-limit", "1")
         await watched.is_resolved("LmergeDrillOverdue")
+
+
+@asynccontextmanager
+async def namespaces(kube: KubeServer, *names: str) -> AsyncIterator[None]:
+    """Make namespaces with a Lease that is free, as the chart does, and install the definition."""
+    api = await api_of(kube)
+    try:
+        await install_definition(api)
+        for name in names:
+            await make_namespace(api, name)
+            meta = {"name": "lmerge-controller", "namespace": name}
+            lease = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": meta, "spec": {}}
+            await api.create(LEASES, lease)
+        yield
+    finally:
+        await api.close()
+
+
+@contextmanager
+def controlling(kube: KubeServer, port: int, lease_namespace: str) -> Iterator[Daemon]:
+    """Run a controller of one namespace."""
+    options = ("--namespace", "one", "--lease-namespace", lease_namespace, "--http-port", str(port))
+    command = [sys.executable, "-m", "lmerge", "controller", *options, "--kubeconfig", kube.kubeconfig]
+    daemon = Daemon(command, kube.folder / f"controller-{port}.log")
+    try:
+        yield daemon
+    finally:
+        daemon.kill()
+
+
+@pytest.mark.long
+async def test_controllers_do_not_lead_while_the_api_server_is_frozen(program: Program, tmp_path: Path) -> None:
+    ports = free_port(), free_port()
+    targets = {"controller": [f"127.0.0.1:{port}" for port in ports]}
+    with kube_server(tmp_path) as kube:
+        async with namespaces(kube, "one"), Watched(program, tmp_path / "watched", targets) as watched:
+            with controlling(kube, ports[0], "one"), controlling(kube, ports[1], "one"):
+                await watched.holds("sum(lmerge_controller_leader_bool) == 1 and count(up == 1) == 3")
+                async with fault(watched, "LmergeControllerWithoutLeader", job="controller"):
+                    kube.freeze_api_server()
+                kube.thaw_api_server()
+                await watched.is_resolved("LmergeControllerWithoutLeader")
+
+
+@pytest.mark.long
+async def test_two_controllers_with_different_leases_are_two_leaders(program: Program, tmp_path: Path) -> None:
+    ports = free_port(), free_port()
+    targets = {"controller": [f"127.0.0.1:{port}" for port in ports]}
+    with kube_server(tmp_path) as kube:
+        async with namespaces(kube, "one", "two"), Watched(program, tmp_path / "watched", targets) as watched:
+            with controlling(kube, ports[0], "one"):
+                await watched.holds("sum(lmerge_controller_leader_bool) == 1")
+                with controlling(kube, ports[1], "two"):
+                    async with fault(watched, "LmergeControllerTwoLeaders", severity="critical"):
+                        pass
+                await watched.is_resolved("LmergeControllerTwoLeaders")
 
 
 @contextmanager

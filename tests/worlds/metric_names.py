@@ -13,13 +13,15 @@ from lmerge.service.settings import Settings
 from lmerge_controller.drill.report.metrics import report_metrics
 
 FROM_DRILLS = frozenset(re.findall(r"# TYPE (\w+)", report_metrics([])))
+FROM_CONTROLLERS = frozenset(("lmerge_controller_leader_bool",))
+"""What alerts use of them; the proof by a real fault has it from a real controller."""
 FROM_PROMETHEUS = frozenset(("up",))
 """What Prometheus itself adds for each target."""
 
 
 @cache
 def exported_names() -> frozenset[str]:
-    """Return the names of the samples of a server with one merge, of drills, and ``up``."""
+    """Return the names of the samples of a server with one merge, of drills, of controllers, and ``up``."""
 
     async def scrape() -> list[Metric]:
         server = Server(Settings(port=0, http_port=None, merges=("m",)))
@@ -31,6 +33,7 @@ def exported_names() -> frozenset[str]:
     return (
         FROM_PROMETHEUS
         | FROM_DRILLS
+        | FROM_CONTROLLERS
         | {
             family.name + suffix
             for family in asyncio.run(scrape())
