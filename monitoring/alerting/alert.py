@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 RUNBOOKS: Final = "https://lmerge.dev/docs/runbooks"
+"""Where the pages of docs/runbooks are read. The chart's value ``monitoring.runbooks`` replaces it."""
 EVERY: Final = "cluster, namespace, job"
 """The labels that distinguish installations. A server is one ``instance`` of an installation."""
 
@@ -80,6 +81,11 @@ class Pace(NamedTuple):
     def held(self, alert: Alert) -> str:
         """Return for how long the condition must hold, as Prometheus writes it."""
         return duration(alert.for_s * self.factor)
+
+
+def runbook_url(name: str) -> str:
+    """Return the address of the runbook of this name, such as ``gap``."""
+    return f"{RUNBOOKS}/{name}.html"
 
 
 def duration(seconds: float) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from monitoring.alerting.alert import RUNBOOKS, Alert, AlertExample, duration
+from monitoring.alerting.alert import Alert, AlertExample, duration, runbook_url
 from monitoring.alerting.rules_file import HEADER, written
 
 
@@ -32,7 +32,7 @@ def _expected(alert: Alert, proof: AlertExample, labels: Any) -> dict[str, Any]:
         "exp_annotations": {
             "summary": _filled(alert.summary, proof, labels),
             "description": _filled(alert.description, proof, labels),
-            "runbook_url": f"{RUNBOOKS}/{alert.runbook}.html",
+            "runbook_url": runbook_url(alert.runbook),
         },
     }
 

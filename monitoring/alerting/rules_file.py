@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from monitoring.alerting.alert import RUNBOOKS, Alert, Pace
+from monitoring.alerting.alert import Alert, Pace, runbook_url
 
 HEADER = "# Made by `make monitoring` from monitoring/alerting. Do not edit: a test compares.\n"
 NORMAL = Pace()
@@ -37,6 +37,6 @@ def _rule(alert: Alert, pace: Pace) -> dict[str, Any]:
         "annotations": {
             "summary": alert.summary,
             "description": alert.description,
-            "runbook_url": f"{RUNBOOKS}/{alert.runbook}.html",
+            "runbook_url": runbook_url(alert.runbook),
         },
     }

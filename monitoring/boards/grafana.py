@@ -11,7 +11,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import common
 from grafana_foundation_sdk.models import dashboard as models
 
-from monitoring.alerting.alert import RUNBOOKS
+from monitoring.alerting.alert import runbook_url
 from monitoring.boards.panel import Board, BoardPanel, Mark, PanelView, Variable
 
 TAG: Final = "lmerge"
@@ -103,7 +103,7 @@ def _panel(panel: BoardPanel) -> Any:
     made.thresholds(dashboard.ThresholdsConfig().mode(models.ThresholdsMode.ABSOLUTE).steps(steps))
     if panel.runbook:
         link = dashboard.DashboardLink("Runbook").type(models.DashboardLinkType.LINK)
-        made.links([link.url(f"{RUNBOOKS}/{panel.runbook}.html").target_blank(True)])
+        made.links([link.url(runbook_url(panel.runbook)).target_blank(True)])
     _STYLES[panel.view](made, panel)
     return made
 

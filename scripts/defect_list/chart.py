@@ -108,4 +108,11 @@ DEFECTS = (
         "                identity.must(rule.roles, rule.attempt, next(iter(identity.rights)).merges[0])\n",
         "tests/service/admin/test_departure.py::test_only_an_administrator_of_every_merge_ends_a_server",
     ),
+    Defect(
+        "dashboards link to runbooks elsewhere than alerts",
+        "charts/lmerge/templates/monitoring.yaml",
+        "replace $runbooks $elsewhere | toJson",
+        "toJson",
+        "tests/chart/test_rendering.py::test_alerts_and_dashboards_link_to_the_runbooks_of_the_installation",
+    ),
 )

@@ -20,6 +20,7 @@ from chart_world import CHART, EVERYTHING, EXAMPLES, needs_helm, of_kind, one, p
 from lmerge.service.security.access_file import AccessFile
 from lmerge_controller.kubernetes.controller import LEASE_NAME
 from lmerge_controller.kubernetes.lease_rules import Candidacy, LeaseTimes, term_of
+from monitoring.alerting.alert import RUNBOOKS
 
 pytestmark = needs_helm
 VERSIONS = tuple(f"1.{minor}" for minor in range(30, 38))
@@ -210,6 +211,15 @@ def test_dashboards_come_into_the_cluster_as_they_are() -> None:
     for path in (CHART / "files" / "dashboards").glob("*.json"):
         (text,) = [data[path.name] for data in maps if path.name in data]
         assert json.loads(text) == json.loads(path.read_text())
+
+
+def test_alerts_and_dashboards_link_to_the_runbooks_of_the_installation() -> None:
+    assert yaml.safe_load((CHART / "values.yaml").read_text())["monitoring"]["runbooks"] == RUNBOOKS
+    elsewhere = "https://wiki.example/lmerge"
+    objects = rendered(*EVERYTHING, f"monitoring.runbooks={elsewhere}")
+    text = json.dumps(of_kind(objects, "PrometheusRule") + of_kind(objects, "ConfigMap"))
+    assert text.count(f"{elsewhere}/redundancy-lost.html") > 1
+    assert RUNBOOKS not in text
 
 
 def test_a_controller_of_all_namespaces_gets_a_cluster_role_and_its_lease_in_one() -> None:

@@ -21,7 +21,7 @@ from fault_world import MERGE, Fleet
 from metric_names import exported_names, names_in
 from prometheus_world import Watched
 
-from monitoring.alerting.alert import RUNBOOKS
+from monitoring.alerting.alert import runbook_url
 from monitoring.alerting.catalogue import ALERTS
 from monitoring.boards.catalogue import BOARDS
 from monitoring.boards.grafana import dashboard_json
@@ -81,7 +81,7 @@ def test_no_two_panels_stand_at_one_place(name: str) -> None:
 @EVERY_DASHBOARD
 def test_links_lead_to_runbooks_that_exist(name: str) -> None:
     links = [link["url"] for panel in panels_of(DASHBOARDS[name]) for link in panel.get("links", [])]
-    assert set(links) <= {f"{RUNBOOKS}/{alert.runbook}.html" for alert in ALERTS}
+    assert set(links) <= {runbook_url(alert.runbook) for alert in ALERTS}
     with_steps = [
         p for p in panels_of(DASHBOARDS[name]) if len(p["fieldConfig"]["defaults"]["thresholds"]["steps"]) > 1
     ]
