@@ -19,6 +19,7 @@ from lmerge_controller.kubernetes.object_cache import ObjectCache
 from lmerge_controller.kubernetes.reflector import WATCH_S, Reflector
 
 MAPS = Resource("", "v1", "configmaps", "ConfigMap")
+STOPS = web.AppKey("stops", asyncio.Event)  # set when a scripted API server stops
 
 
 def config_map(namespace: str, name: str, text: str = "") -> dict[str, Any]:
@@ -103,11 +104,12 @@ class ScriptedApiServer:
         self._answers = list(answers)
         self.queries: list[dict[str, str]] = []
         self.times: list[float] = []
-        self._ended = asyncio.Event()
+        self._stops = asyncio.Event()
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[Api]:
         app = web.Application()
+        app[STOPS] = self._stops
         app.add_routes([web.get("/{path:.*}", self._answer)])
         runner = web.AppRunner(app, shutdown_timeout=0.0)
         await runner.setup()
@@ -119,14 +121,14 @@ class ScriptedApiServer:
             yield api
         finally:
             await api.close()
-            self._ended.set()
+            self._stops.set()
             await runner.cleanup()
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         self.queries.append(dict(request.query))
         self.times.append(asyncio.get_running_loop().time())
         if not self._answers:
-            await self._ended.wait()
+            await self._stops.wait()
             return web.Response()
         answer = self._answers.pop(0)(request)
         found: web.StreamResponse = await answer if isawaitable(answer) else answer
@@ -190,7 +192,7 @@ async def quiet(request: web.Request) -> web.StreamResponse:
     response = web.StreamResponse()
     await response.prepare(request)
     with suppress(asyncio.TimeoutError):
-        await asyncio.wait_for(asyncio.Event().wait(), float(request.query["timeoutSeconds"]))
+        await asyncio.wait_for(request.app[STOPS].wait(), float(request.query["timeoutSeconds"]))
     return response
 
 
