@@ -30,6 +30,9 @@ unexport PYTHONDONTWRITEBYTECODE
 quietly = { log=$$(mktemp) && { $(1) >"$$log" 2>&1 || { status=$$?; cat "$$log" >&2; rm -f "$$log"; (exit $$status); } && \
 	rm -f "$$log"; }; }
 pip_install = $(call quietly,$(BIN)/python -m pip install $(1))
+# The folder that setuptools leaves here is found before the installed metadata by all that runs in this folder. Older
+# than pyproject.toml, it would hide entry points.
+editable_install = $(call pip_install,--editable '.[$(1)]') && rm -rf lmerge.egg-info
 
 .PHONY: bench-against bench-stale check demo docs test demo-bare test-bare spark-test test-long lint types wire crd defects bench soak native native-check missing clean help
 
@@ -60,7 +63,7 @@ $(BIN)/python:
 
 $(VENV)/.demo: pyproject.toml $(NATIVE_SOURCES) | $(BIN)/python
 	@echo "==> installing lmerge and what the demo needs"
-	@$(call pip_install,--editable '.[demo]')
+	@$(call editable_install,demo)
 	@touch $@
 
 # Spark and Java are large. If they cannot be installed, or with SPARK=no, the demo runs without them.
@@ -73,7 +76,7 @@ $(VENV)/.spark: pyproject.toml | $(VENV)/.demo
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	@echo "==> installing lmerge and what the tests need"
-	@export $(REQUIRE_NATIVE); $(call pip_install,--editable '.[dev]')
+	@export $(REQUIRE_NATIVE); $(call editable_install,dev)
 	@touch $@ $(VENV)/.native $(VENV)/.demo
 
 $(VENV)/.native: $(NATIVE_SOURCES) $(VENV)/.dev
@@ -207,7 +210,7 @@ soak: $(VENV)/.native
 
 $(VENV)/.docs: pyproject.toml | $(BIN)/python
 	@echo "==> installing lmerge and what the documentation site needs"
-	@$(call pip_install,--editable '.[docs]')
+	@$(call editable_install,docs)
 	@touch $@
 
 # The site of docs/ in build/site. A warning is an error, so links and anchors are checked.
