@@ -30,7 +30,8 @@ SEED = "--hypothesis-seed=0"
 # A defect can make its test wait for ever, which also counts as a failure. Without the defect it ends: see below.
 HANG_S = 60.0
 SPARK_HANG_S = 300.0  # a session of Spark takes ten seconds to start, and longer beside others
-COPIED = ("lmerge", "lmerge_replicas", "lmerge_controller", "bench", "monitoring", "charts", "tests", "proto", "docs")
+PACKAGES = ("lmerge", "lmerge_replicas", "lmerge_controller")
+COPIED = (*PACKAGES, "bench", "monitoring", "charts", "deploy", "docs", "examples", "proto", "scripts", "tests")
 REQUIRE_NATIVE = ("CI", "LMERGE_REQUIRE_NATIVE")  # what makes a missing native core a failure
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from defect_list import defects_below
+from defects import COPIED
 from seeded import Defect
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -24,6 +25,10 @@ def test_it_can_be_seeded_and_its_test_is_there(defect: Defect) -> None:
         return
     file, name = defect.test.split("::")
     assert re.search(rf"def {re.escape(name.split('[')[0])}\(", (ROOT / file).read_text())
+
+
+def test_what_tests_import_is_in_the_copy_that_defects_are_seeded_in(pytestconfig: pytest.Config) -> None:
+    assert {folder.relative_to(ROOT).parts[0] for folder in pytestconfig.getini("pythonpath")} <= set(COPIED)
 
 
 def test_no_two_have_one_name() -> None:
