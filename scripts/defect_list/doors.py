@@ -10,7 +10,23 @@ HOSTILE = "tests/service/test_hostile.py"
 TERMINAL = "tests/cli/test_terminal.py"
 BARE = "tests/service/calls/test_publish.py::test_what_subscribers_get_fits_the_columns_that_were_declared_first"
 
+ENDS = "tests/service/test_input_ends.py"
+
 DEFECTS = (
+    Defect(
+        "the end of a stream is its status alone",
+        "lmerge/service/calls/publish.py",
+        "        if self._detached is None and code in _RETRYABLE:\n",
+        "        if self._detached is None:\n",
+        f"{ENDS}::test_the_reason_of_an_end_is_a_message_and_the_call_waits_until_it_was_read",
+    ),
+    Defect(
+        "a stream ends before its publisher has read why",
+        "lmerge/service/calls/publish.py",
+        "        await asyncio.wait((reader,))\n",
+        "",
+        f"{ENDS}::test_the_reason_of_an_end_is_a_message_and_the_call_waits_until_it_was_read",
+    ),
     Defect(
         "an invalid schema is kept",
         "lmerge/service/calls/publish.py",

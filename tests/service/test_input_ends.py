@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import grpc
 import pytest
 from service_world import MERGE, RawPublisher, World, ins, stable
 
+from lmerge.client import AsyncPublisher
+from lmerge.errors import StaleIncarnation
 from lmerge.wire.generated import lmerge_pb2 as pb
 
 pytestmark = pytest.mark.usefixtures("engine")
@@ -94,3 +99,50 @@ async def test_an_end_is_logged_once_and_counted_once_by_its_cause(
         assert world.server._registry.get(MERGE).state.detached_counts == {label: 1}
         (gone,) = described.detached
         assert (gone.replica, gone.reason) == ("a", ends[0]["reason"])
+
+
+async def test_the_reason_of_an_end_is_a_message_and_the_call_waits_until_it_was_read() -> None:
+    async with World() as world:
+        a = await world.publisher("a")
+        await world.stub.DetachInput(pb.DetachInputRequest(merge=MERGE, replica="a", reason="maintenance"))
+        for time in range(50):  # what a publisher writes meanwhile is dropped
+            await a.send(ins("x", time, time + 1))
+        while (message := await a.call.read()).WhichOneof("message") != "detached":
+            pass
+        assert message.detached.status == grpc.StatusCode.ABORTED.value[0]
+        assert "maintenance" in message.detached.message
+        await a.send(ins("x", 50, 51))
+        assert not a.call.done()
+        assert (await world.describe()).inputs == []
+        await a.call.done_writing()
+        ended = await a.ending()
+        assert (ended.code, ended.details) == (grpc.StatusCode.ABORTED, message.detached.message)
+
+
+async def test_a_publisher_that_does_not_close_its_side_is_not_waited_for_for_ever() -> None:
+    async with World(end_read_timeout_s=0.05) as world:
+        a = await world.publisher("a")
+        await world.stub.DetachInput(pb.DetachInputRequest(merge=MERGE, replica="a"))
+        while (await a.call.read()).WhichOneof("message") != "detached":
+            pass
+        assert await a.call.code() is grpc.StatusCode.ABORTED
+
+
+async def insert_for_ever(publisher: AsyncPublisher) -> None:
+    for time in itertools.count():
+        await publisher.insert("x", time, time + 1)
+        await asyncio.sleep(0)
+
+
+async def test_a_detached_publisher_that_writes_all_the_time_never_comes_back() -> None:
+    async with World() as world:
+        for _ in range(30):
+            a = await AsyncPublisher(f"127.0.0.1:{world.server.port}", MERGE, "a", properties=["key"]).open()
+            detach = asyncio.ensure_future(
+                world.stub.DetachInput(pb.DetachInputRequest(merge=MERGE, replica="a", reason="maintenance"))
+            )
+            with pytest.raises(StaleIncarnation, match="maintenance"):
+                await insert_for_ever(a)
+            await detach
+            assert a.reconnects == 0
+            await a.abort()

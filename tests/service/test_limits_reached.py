@@ -83,6 +83,7 @@ REACHED = {
     "stage_rate_per_s": "service/calls/test_staging_refused.py::test_calls_of_one_replica_are_bounded_in_rate_and_number",
     "stage_burst": "service/calls/test_staging_refused.py::test_calls_of_one_replica_are_bounded_in_rate_and_number",
     "stage_calls_per_replica": "service/calls/test_staging_refused.py::test_calls_of_one_replica_are_bounded_in_rate_and_number",
+    "end_read_timeout_s": "service/test_input_ends.py::test_a_publisher_that_does_not_close_its_side_is_not_waited_for_for_ever",
     "attach_timeout_s": "service/test_bad_input.py::test_a_stream_without_an_attach_is_not_held_for_ever",
     "occurrences_remembered": "service/merge/test_occurrences.py::test_the_list_of_occurrences_is_bounded",
     "detached_remembered": "service/test_limits_reached.py::test_so_many_ended_inputs_are_remembered",

@@ -187,13 +187,14 @@ class RawPublisher:
         return await self.ending()
 
     async def ending(self) -> Ending:
-        """Read until the stream ends."""
+        """Read until the stream ends. ``detached``: the broken promise, if that ended it."""
         detached = None
         try:
             while (message := await self.call.read()) is not EOF:
                 assert detached is None, "detached must be the last message"
                 if message.WhichOneof("message") == "detached":
-                    detached = message.detached
+                    detached = None if message.detached.status else message.detached
+                    await self.call.done_writing()
                 elif message.WhichOneof("message") == "ack":
                     self.last_ack = message.ack
         except grpc.RpcError as error:

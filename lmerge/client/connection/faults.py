@@ -74,8 +74,13 @@ def error_of(
     return _FINAL.get(code, UsageError)(text)
 
 
-def violation_of(replica: str, detached: pb.PublishResponse.Detached) -> InputViolation:
-    """Return the violation in the server's last message to a publisher that broke a promise."""
+def ending_of(replica: str, detached: pb.PublishResponse.Detached, target: str) -> LmergeError:
+    """Return what the server's last message to a publisher stands for: a broken promise, or a final status."""
+    if detached.status:
+        codes = {code.value[0]: code for code in grpc.StatusCode}
+        return error_of(
+            codes.get(detached.status, grpc.StatusCode.INVALID_ARGUMENT), detached.message, target, attached=True
+        )
     violation = InputViolation(detached.code, replica, "", "", "", index=detached.index)
     violation.args = (detached.message,)
     return violation

@@ -34,7 +34,7 @@ import grpc.aio
 
 from lmerge.client.connection import streams
 from lmerge.client.connection.backoff import Backoff
-from lmerge.client.connection.faults import error_of, is_retryable, naming, violation_of
+from lmerge.client.connection.faults import ending_of, error_of, is_retryable, naming
 from lmerge.client.connection.streams import Connector
 from lmerge.client.publish.outbox import Item, Lane, Outbox, Skip, StagedBatches, Taken
 from lmerge.client.publish.payload_encoder import RowEncoder
@@ -361,7 +361,7 @@ class PublisherLink:
         return pb.PublishRequest(commit=commit).SerializeToString()
 
     async def _read(self, call: Any) -> None:
-        """Read acks, feedback and the end. Raises InputViolation if the input was detached."""
+        """Read acks, feedback and the end. Raises the LmergeError that ended the input for good."""
         while True:
             response = await call.read()
             if response is grpc.aio.EOF:
@@ -386,7 +386,7 @@ class PublisherLink:
                 self._reconnects_at_once = True
                 self._start_again.set()
             elif kind == "detached":
-                raise naming(violation_of(self._identity.replica, response.detached), self.target)
+                raise naming(ending_of(self._identity.replica, response.detached, self.target), self.target)
 
     def _apply_limits(self, limits: pb.Limits) -> None:
         """Keep to the server's limits, where it has declared them."""

@@ -8,10 +8,12 @@ session when the input breaks a promise or is fenced.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeVar
 
 from google.protobuf.message import DecodeError
+from grpc import StatusCode
 from grpc.aio import EOF
 
 from lmerge.core.batch import EMPTY, AnyBatch, Batch
@@ -27,6 +29,7 @@ from lmerge.service.merge.registry import Registry
 from lmerge.service.merge.staged_parts import PartOwner, PartSizes
 from lmerge.service.security.guard import attaching
 from lmerge.service.settings import Settings
+from lmerge.service.status_codes import code_of
 from lmerge.wire.frames import Received
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.names import check_name
@@ -42,6 +45,8 @@ _ROLES: Final = {
 # How long the end of a stream without a leave waits for the cancellation that follows if the publisher has died. Both
 # come in one packet. A publisher that half-closes instead of leaving is attached for so much longer.
 _CANCELLATION_S: Final = 0.05
+# Another attempt can help: the status alone ends the stream.
+_RETRYABLE: Final = frozenset({StatusCode.UNAVAILABLE, StatusCode.INTERNAL, StatusCode.UNAUTHENTICATED})
 _ROLE_NUMBERS: Final = {InputRole.ACTIVE: pb.ROLE_ACTIVE, InputRole.OBSERVE: pb.ROLE_OBSERVE}
 
 
@@ -67,6 +72,7 @@ class PublishSession:
         self._role: InputRole | None = None
         self._detached: pb.PublishResponse.Detached | None = None
         self._ended: asyncio.Future[LmergeError] = asyncio.get_running_loop().create_future()
+        self._is_writing = True
         self._wake = asyncio.Event()
         self._hurry = asyncio.Event()
 
@@ -109,34 +115,59 @@ class PublishSession:
             hub.inputs.gone(self, DetachCause.CONNECTION_ENDED, "its connection ended")
 
     async def _serve_accepted(self, hub: Hub, accepted: Accepted) -> None:
+        await self._context.write(pb.PublishResponse(accepted=self._accepted(accepted)))
+        reader, writer = asyncio.create_task(self._read(hub)), asyncio.create_task(self._write())
         try:
-            await self._context.write(pb.PublishResponse(accepted=self._accepted(accepted)))
-            await self._serve(hub)
+            await self._serve(hub, reader, writer)
         except LmergeError as error:
             await hub.inputs.leave(self, DetachCause.REFUSED, f"refused: {error}")
-            await self._write_rest()
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._finish(error, reader, writer), self._settings.end_read_timeout_s)
             raise
-
-    async def _serve(self, hub: Hub) -> None:
-        reader = asyncio.create_task(self._read(hub))
-        writer = asyncio.create_task(self._write())
-        try:
-            await asyncio.wait((reader, writer, self._ended), return_when=asyncio.FIRST_COMPLETED)
-            if writer.done():
-                writer.result()  # raises: the stream is broken
-            if not self._ended.done() and reader.done() and not reader.result():
-                # Of a peer that has died, gRPC may report the end of the stream before the cancellation of the call.
-                await asyncio.wait((writer, self._ended), timeout=_CANCELLATION_S)
-            if not self._ended.done() and reader.done():
-                await hub.inputs.leave(self, DetachCause.LEFT, "left")
         finally:
             reader.cancel()
-            self._hurry.set()
             writer.cancel()
             await asyncio.gather(reader, writer, return_exceptions=True)
+
+    async def _serve(self, hub: Hub, reader: asyncio.Task[bool], writer: asyncio.Task[None]) -> None:
+        await asyncio.wait((reader, writer, self._ended), return_when=asyncio.FIRST_COMPLETED)
+        if writer.done():
+            writer.result()  # raises: the stream is broken
+        if not self._ended.done() and reader.done() and not reader.result():
+            # Of a peer that has died, gRPC may report the end of the stream before the cancellation of the call.
+            await asyncio.wait((writer, self._ended), timeout=_CANCELLATION_S)
+        if not self._ended.done() and reader.done():
+            await hub.inputs.leave(self, DetachCause.LEFT, "left")
         if self._ended.done():
             raise self._ended.result()
-        await self._write_rest()
+        await self._stop_writing(writer)
+        await self._write_ack()
+
+    async def _stop_writing(self, writer: asyncio.Task[None]) -> None:
+        """Let the message that is being written be the last one. gRPC takes no other one behind a cancelled write."""
+        self._is_writing = False
+        self._wake.set()
+        self._hurry.set()
+        await asyncio.wait((writer,))
+
+    async def _finish(self, error: LmergeError, reader: asyncio.Task[bool], writer: asyncio.Task[None]) -> None:
+        """Send the last ack, and what ended the stream for good. Return when the publisher has read it.
+
+        A client of gRPC whose write fails at the moment when the call ends may lose the status. It would come back as
+        if the connection had been lost, as a newer incarnation. So the reason is a message, and until the publisher
+        closes its side what it writes is read and dropped.
+        """
+        await self._stop_writing(writer)
+        await self._write_ack()
+        code = code_of(error)
+        if self._detached is None and code in _RETRYABLE:
+            return
+        ending = self._detached or pb.PublishResponse.Detached(message=str(error), status=code.value[0])
+        await self._context.write(pb.PublishResponse(detached=ending))
+        await asyncio.wait((reader,))
+        if isinstance(reader.exception(), LmergeError):  # it raised what ended the stream
+            while await self._context.read() is not EOF:
+                pass
 
     async def _read_attach(self) -> pb.Attach:
         try:
@@ -180,12 +211,17 @@ class PublishSession:
         return pb.PublishResponse.Accepted(**accepted._asdict(), limits=self._settings.limits_message())
 
     async def _read(self, hub: Hub) -> bool:
-        """Read messages until the publisher leaves or half-closes. Return whether it has sent its leave."""
+        """Read messages until the publisher leaves or half-closes. Return whether it has sent its leave.
+
+        What comes when the session has ended is dropped.
+        """
         read, time = hub.frames.read_publish, asyncio.get_running_loop().time
         while True:
             data = await self._context.read()
             if data is EOF:
                 return False
+            if self._ended.done():
+                continue
             received_s = time()
             request = self._parsed(data, read)
             if not isinstance(request, pb.PublishRequest):
@@ -271,6 +307,8 @@ class PublishSession:
         loop = asyncio.get_running_loop()
         while True:
             await self._wake.wait()
+            if not self._is_writing:
+                return
             self._wake.clear()
             await self._write_updates()
             timer = loop.call_later(interval, self._hurry.set)
@@ -282,12 +320,6 @@ class PublishSession:
         ack, self._ack = self._ack, None
         if ack is not None:
             await self._context.write(pb.PublishResponse(ack=pb.PublishResponse.Ack(**ack._asdict())))
-
-    async def _write_rest(self) -> None:
-        """Send the last ack and, after a violation, the message that describes it."""
-        await self._write_ack()
-        if self._detached is not None:
-            await self._context.write(pb.PublishResponse(detached=self._detached))
 
     async def _write_updates(self) -> None:
         await self._write_ack()

@@ -660,17 +660,24 @@ class PublishResponse(_message.Message):
 
     @_typing.final
     class Detached(_message.Message):
+        """The last message of a stream that ends for good. The publisher closes its side when it has read it: a client of gRPC
+        that writes when the call ends may lose the status.
+        """
+
         DESCRIPTOR: _descriptor.Descriptor
 
         CODE_FIELD_NUMBER: _builtins.int
         MESSAGE_FIELD_NUMBER: _builtins.int
         SEQUENCE_FIELD_NUMBER: _builtins.int
         INDEX_FIELD_NUMBER: _builtins.int
+        STATUS_FIELD_NUMBER: _builtins.int
         code: _builtins.str
-        """Short name, such as insert-below-stable."""
+        """Of a broken promise, its short name, such as insert-below-stable."""
         message: _builtins.str
         sequence: _builtins.int
         index: _builtins.int
+        status: _builtins.int
+        """Without a broken promise: the number of the status with which the call will end."""
         def __init__(
             self,
             *,
@@ -678,10 +685,11 @@ class PublishResponse(_message.Message):
             message: _builtins.str = ...,
             sequence: _builtins.int = ...,
             index: _builtins.int = ...,
+            status: _builtins.int = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "index", b"index", "message", b"message", "sequence", b"sequence"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "index", b"index", "message", b"message", "sequence", b"sequence", "status", b"status"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
