@@ -28,6 +28,13 @@ DEFECTS = (
         LIVE_TESTS + "test_the_prelude_keeps_the_order_of_insertion[python]",
     ),
     Defect(
+        "a server that has another address under its name is looked for after 30 s",
+        "lmerge/client/connection/streams.py",
+        '    ("grpc.dns_min_time_between_resolutions_ms", 500),',
+        '    ("grpc.dns_min_time_between_resolutions_ms", 30_000),',
+        "tests/client/connection/test_new_address.py::test_a_server_with_a_new_address_is_found_soon",
+    ),
+    Defect(
         "each ack indexes all waiting elements",
         "lmerge/client/publish/outbox.py",
         "            self._count_at = self.live.at_most + self.behind_events_max",

@@ -30,6 +30,8 @@ CHANNEL_OPTIONS: Final = [
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.min_reconnect_backoff_ms", 2_000),  # the time for one attempt: on a WAN several round trips
     ("grpc.max_reconnect_backoff_ms", 250),
+    # A pod that is started again has another address under its name. gRPC asks for a name once in 30 s by default.
+    ("grpc.dns_min_time_between_resolutions_ms", 500),
 ]
 # More servers than any publisher or subscriber uses; a longer list is a mistake.
 TARGETS_MAX: Final = 16
