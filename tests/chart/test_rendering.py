@@ -106,17 +106,25 @@ def test_selectors_choose_the_pods_that_they_are_for(name: str) -> None:
 DRILLING = ("drill.kubernetes.enabled=true", "drill.kubernetes.drainNodes=true", "drill.kubernetes.query=flights")
 
 
+def rules_of_the_drill(objects: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    """Return the rules of the drill's Role or ClusterRole; none if it has none."""
+    return [
+        rule for found in of_kind(objects, kind) if "-drill" in found["metadata"]["name"] for rule in found["rules"]
+    ]
+
+
 def test_a_drill_has_rights_only_where_it_may_break_pods_or_nodes() -> None:
-    assert not [found for found in rendered() if found["kind"] in ("Role", "ClusterRole")]
-    objects = rendered(DRILLING[0])
-    (role,) = of_kind(objects, "Role")
-    assert role["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "delete"]}]
-    assert not of_kind(objects, "ClusterRole")
-    objects = rendered(*DRILLING)
-    (role,) = of_kind(objects, "Role")
-    assert {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]} in role["rules"]
-    (nodes,) = of_kind(objects, "ClusterRole")
-    assert nodes["rules"] == [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "patch"]}]
+    of_pods = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "delete"]}
+    evictions = {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]}
+    of_nodes = {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "patch"]}
+    for settings, in_namespace, in_cluster in (
+        ((), [], []),
+        (DRILLING[:1], [of_pods], []),
+        (DRILLING, [of_pods, evictions], [of_nodes]),
+    ):
+        objects = rendered(*settings)
+        assert rules_of_the_drill(objects, "Role") == in_namespace
+        assert rules_of_the_drill(objects, "ClusterRole") == in_cluster
 
 
 def test_a_drill_of_pods_names_its_release_and_has_credentials() -> None:
