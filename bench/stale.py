@@ -24,6 +24,7 @@ _SPARK: Final = (*_SERVICE, "lmerge/spark", "native/rows/src")
 MEASURES: Final[dict[str, tuple[str, ...]]] = {
     "arrow_rows": ("lmerge/wire/arrow.py", "lmerge/wire/rows.py", "lmerge/wire/native_rows.py", "native/rows/src"),
     "bursty": _KILLS,
+    "cluster_faults": (*_KILLS, "lmerge_controller", "charts/lmerge"),
     "congestion": _KILLS,
     "core_figures": _CORE,
     "core_inputs": _CORE,

@@ -1,7 +1,8 @@
 """Helpers of the tests on a real cluster: kubectl and helm, a namespace, volumes, the blocks of a document.
 
 KUBECONFIG names the cluster. LMERGE_IMAGE: an image that its nodes have or can pull. Volumes come from the cluster's
-default StorageClass; without one, LMERGE_CLUSTER_VOLUMES names a folder that this machine and all nodes see.
+default StorageClass; without one, LMERGE_CLUSTER_VOLUMES names a folder that this machine and all nodes see. What no
+API reaches is broken and mended by commands in the environment, LMERGE_CLUSTER_CUT and others: see ``Outage``.
 """
 
 from __future__ import annotations
@@ -12,19 +13,22 @@ import re
 import secrets
 import shutil
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
 import yaml
 from chart_world import CHART, ROOT
+
+from bench.rig.kube_release import has_default_class, local_volumes
 
 RELEASE: Final = "lmerge"
 PROGRAM: Final = CHART / "files" / "test" / "stream_test.py"
 IMAGE: Final = os.environ.get("LMERGE_IMAGE", "docker.io/local/lmerge:dev")
-DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 
 
 def _missing() -> str | None:
@@ -133,49 +137,82 @@ class TestNamespace:
         return self.kubectl("logs", name)
 
 
+@dataclass(frozen=True)
+class Outage:
+    """What no API reaches: broken and mended by commands for the shell, LMERGE_CLUSTER_`breaks` and _`mends`."""
+
+    breaks: str
+    mends: str
+
+    @property
+    def is_given(self) -> pytest.MarkDecorator:
+        """Skip a test, with the names of the variables, unless both commands are given."""
+        missing = [name for name in (self.breaks, self.mends) if not os.environ.get(_variable(name))]
+        names = ", ".join(map(_variable, missing))
+        return pytest.mark.skipif(bool(missing), reason=f"not run: set {names} to commands for the shell")
+
+    @contextmanager
+    def lasts(self) -> Iterator[None]:
+        """Break, and mend at the end, whatever happens in between."""
+        try:
+            run("sh", "-c", os.environ[_variable(self.breaks)])
+            yield
+        finally:
+            run("sh", "-c", os.environ[_variable(self.mends)])
+            await_that(is_api_there, 90.0, "the API server answers")
+
+
+LINK: Final = Outage("CUT", "HEAL")
+API_SERVER: Final = Outage("KILL_APISERVER", "START_APISERVER")
+KUBELET: Final = Outage("KILL_KUBELET", "START_KUBELET")
+KILL_POD: Final = "LMERGE_CLUSTER_KILL_POD"
+
+
+def _variable(name: str) -> str:
+    return f"LMERGE_CLUSTER_{name}"
+
+
+def kill_processes(pod: dict[str, Any]) -> None:
+    """Kill the processes of a pod with SIGKILL, by the command LMERGE_CLUSTER_KILL_POD with {uid} and {node} in it."""
+    command = os.environ[KILL_POD].replace("{uid}", pod["metadata"]["uid"]).replace("{node}", pod["spec"]["nodeName"])
+    run("sh", "-c", command)
+
+
+def is_api_there() -> bool:
+    done = subprocess.run(["kubectl", "get", "--raw", "/readyz"], capture_output=True, check=False, timeout=60)
+    return done.returncode == 0
+
+
+def await_that(is_met: Callable[[], bool], limit_s: float, what: str) -> float:
+    """Wait for a condition that costs a call; return the seconds. Fails after ``limit_s``."""
+    began_s = time.monotonic()
+    while not is_met():
+        assert time.monotonic() - began_s < limit_s, f"waited {limit_s:.0f} s until {what}"
+    return time.monotonic() - began_s
+
+
+def silent_nodes() -> set[str]:
+    """Return the nodes of which Kubernetes has heard nothing for some time."""
+    return {
+        node["metadata"]["name"]
+        for node in objects("node")
+        if any(found["type"] == "Ready" and found["status"] == "Unknown" for found in node["status"]["conditions"])
+    }
+
+
 @contextmanager
 def storage_values(namespace: TestNamespace) -> Iterator[None]:
     """Give the servers volumes that go with the release, and remove what the test has made for them."""
-    has_default = any(
-        found["metadata"].get("annotations", {}).get(DEFAULT_CLASS) == "true" for found in objects("storageclass")
-    )
     folder = os.environ.get("LMERGE_CLUSTER_VOLUMES")
     persistence: dict[str, Any] = {"size": "1Gi", "whenDeleted": "Delete"}
-    names: list[str] = []
-    if not has_default:
-        assert folder, "the cluster has no default StorageClass: set LMERGE_CLUSTER_VOLUMES"
-        persistence["storageClassName"] = namespace.name
-        for node in objects("node"):
-            names.append(_local_volume(namespace.name, node["metadata"]["name"], Path(folder)))
-    namespace.add_values(servers={"persistence": persistence})
-    try:
+    if has_default_class():
+        namespace.add_values(servers={"persistence": persistence})
         yield
-    finally:
-        for name in names:
-            run("kubectl", "delete", "persistentvolume", name, "--ignore-not-found", "--wait=false")
-            shutil.rmtree(Path(str(folder)) / name, ignore_errors=True)
-
-
-def _local_volume(storage_class: str, node: str, folder: Path) -> str:
-    name = f"{storage_class}-{node}"
-    path = folder / name
-    path.mkdir(parents=True)
-    term = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
-    volume = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": {"name": name},
-        "spec": {
-            "capacity": {"storage": "1Gi"},
-            "accessModes": ["ReadWriteOnce"],
-            "storageClassName": storage_class,
-            "persistentVolumeReclaimPolicy": "Retain",
-            "local": {"path": str(path)},
-            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [term]}]}},
-        },
-    }
-    run("kubectl", "apply", "-f", "-", text=yaml.safe_dump(volume))
-    return name
+        return
+    assert folder, "the cluster has no default StorageClass: set LMERGE_CLUSTER_VOLUMES"
+    with local_volumes(namespace.name, Path(folder)):
+        namespace.add_values(servers={"persistence": persistence | {"storageClassName": namespace.name}})
+        yield
 
 
 def blocks(document: Path) -> list[str]:
