@@ -148,12 +148,13 @@ def _pod(
     )
     made = invocation(query, version, start.index, work)
     volumes, mounts = _volumes(settings, is_jumping)
+    own_volumes, own_mounts = _own_volumes(version)
     container: dict[str, Any] = {
         "name": CONTAINER,
         "image": version.image or settings.image,
         "imagePullPolicy": settings.pull_policy,
         "env": _env(dict(made.env), settings),
-        "volumeMounts": mounts,
+        "volumeMounts": mounts + own_mounts,
         "securityContext": _container_security(),
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
@@ -169,7 +170,7 @@ def _pod(
     annotations = {FINGERPRINT: version.fingerprint, ROLE: start.role, STARTED_AFTER: start.after}
     spec: dict[str, Any] = {
         "containers": [container],
-        "volumes": volumes,
+        "volumes": volumes + own_volumes,
         "readinessGates": [{"conditionType": JOINED_GATE}],
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -183,6 +184,10 @@ def _pod(
     }
     if settings.service_account:
         spec["serviceAccountName"] = settings.service_account
+    if version.service_account:
+        spec |= {"serviceAccountName": version.service_account, "automountServiceAccountToken": True}
+    if version.fs_group:
+        spec["securityContext"] |= {"fsGroup": version.fs_group, "fsGroupChangePolicy": "OnRootMismatch"}
     if is_jumping:
         spec["initContainers"] = [_jump_start(query, settings, mounts)]
     return {"metadata": {"labels": labels, "annotations": annotations}, "spec": spec}
@@ -228,6 +233,17 @@ def _volumes(settings: PodSettings, is_jumping: bool) -> tuple[list[dict[str, An
             source = {"secretName": secret, "items": [{"key": key, "path": file}], "defaultMode": 0o444}
             volumes.append({"name": name, "secret": source})
             mounts.append({"name": name, "mountPath": path, "readOnly": True})
+    return volumes, mounts
+
+
+def _own_volumes(version: VersionSpec) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the volumes that the description names, and their mounts. Only a claim can be written to."""
+    sources = {"claim": ("persistentVolumeClaim", "claimName"), "configMap": ("configMap", "name")}
+    volumes, mounts = [], []
+    for index, volume in enumerate(version.volumes):
+        kind, key = sources.get(volume.kind, ("secret", "secretName"))
+        volumes.append({"name": f"own-{index}", kind: {key: volume.name}})
+        mounts.append({"name": f"own-{index}", "mountPath": volume.path, "readOnly": volume.kind != "claim"})
     return volumes, mounts
 
 

@@ -19,6 +19,8 @@ KIND: Final = "ReplicatedQuery"
 PLURAL: Final = "replicatedqueries"
 SHORT_NAME: Final = "rq"
 
+# Where lmerge mounts its own volumes in pods; the empty one is the root.
+MOUNTS: Final = ("", "/tmp", "/jump-start", "/etc/lmerge/tls", "/etc/lmerge/token")
 # Fingerprints are compared, and are labels of pods.
 _FINGERPRINT_DIGITS: Final = 12
 
@@ -96,8 +98,20 @@ class ResourcesSpec:
 
 
 @dataclass(frozen=True)
+class VolumeSpec:
+    """On Kubernetes: what is mounted at ``path``. ``kind``: claim, configMap or secret, and its ``name``."""
+
+    kind: str
+    name: str
+    path: str
+
+
+@dataclass(frozen=True)
 class VersionSpec:
-    """One version of the query. ``env``: pairs of name and value, in order of name."""
+    """One version of the query. ``env``: pairs of name and value, in order of name.
+
+    On Kubernetes: ``service_account``: whose token its pods get, None: none; ``fs_group``: of its volumes.
+    """
 
     name: str
     run: RunSpec
@@ -105,6 +119,9 @@ class VersionSpec:
     image: str | None = None
     env: tuple[tuple[str, str], ...] = ()
     resources: ResourcesSpec = ResourcesSpec()
+    service_account: str | None = None
+    fs_group: int | None = None
+    volumes: tuple[VolumeSpec, ...] = ()
 
     def run_of(self, index: int) -> RunSpec:
         """Return what replica ``index`` runs."""
@@ -114,7 +131,9 @@ class VersionSpec:
     @property
     def fingerprint(self) -> str:
         """A digest of everything that decides what its processes do. Of two fingerprints that differ, one is newer."""
-        return _fingerprint(asdict(self))
+        later = ("service_account", "fs_group", "volumes")
+        # Without them the digest is that of releases before: a newer controller replaces no replica for its own sake.
+        return _fingerprint({name: value for name, value in asdict(self).items() if value or name not in later})
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ Raises UsageError only.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -24,6 +24,7 @@ from lmerge.core.policy import parse_closing, parse_policy
 from lmerge.errors import UsageError
 from lmerge.wire.names import problem_of
 from lmerge_controller.model.query import (
+    MOUNTS,
     CutoverSpec,
     HealthSpec,
     JumpStartSource,
@@ -37,6 +38,7 @@ from lmerge_controller.model.query import (
     ServersSpec,
     SpreadSpec,
     VersionSpec,
+    VolumeSpec,
 )
 from lmerge_controller.model.schema import document_schema, with_defaults
 
@@ -177,6 +179,7 @@ def _contradictions(document: Mapping[str, Any]) -> Iterator[_Problem]:
     for index, name in enumerate(names):
         if name in names[:index]:
             yield ("spec", "versions", index, "name"), f"{name} names two versions"
+        yield from _wrong_volumes(spec["versions"][index]["volumes"], ("spec", "versions", index, "volumes"))
     if "active" not in spec and len(names) > 1:
         yield ("spec",), f"active is required where there are several versions: one of {', '.join(names)}"
     elif spec.get("active", names[0]) not in names:
@@ -193,6 +196,15 @@ def _contradictions(document: Mapping[str, Any]) -> Iterator[_Problem]:
     for path, number in _numbers(spec, ("spec",)):
         if not math.isfinite(number):
             yield path, "it is no finite number"
+
+
+def _wrong_volumes(volumes: Sequence[Mapping[str, Any]], path: FieldPath) -> Iterator[_Problem]:
+    places = [volume["path"].rstrip("/") for volume in volumes]
+    for index, place in enumerate(places):
+        if place in MOUNTS:
+            yield (*path, index, "path"), f"{place or '/'} is used by lmerge itself"
+        elif place in places[:index]:
+            yield (*path, index, "path"), f"{place} comes twice"
 
 
 def _wrong_merge(merge: Mapping[str, Any]) -> Iterator[_Problem]:
@@ -283,11 +295,19 @@ def _version(version: Mapping[str, Any]) -> VersionSpec:
         image=version.get("image"),
         env=tuple(sorted(version["env"].items())),
         resources=ResourcesSpec(_quantities(resources.get("requests", {})), _quantities(resources.get("limits", {}))),
+        service_account=version.get("serviceAccount"),
+        fs_group=version.get("fsGroup"),
+        volumes=tuple(_volume(volume) for volume in version["volumes"]),
     )
 
 
 def _run(run: Mapping[str, Any]) -> RunSpec:
     return RunSpec(tuple(run.get("command", ())), run.get("replica", ""), run.get("program", ""), tuple(run["args"]))
+
+
+def _volume(volume: Mapping[str, Any]) -> VolumeSpec:
+    (kind,) = volume.keys() - {"path"}
+    return VolumeSpec(kind, volume[kind], volume["path"])
 
 
 def _quantities(table: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:

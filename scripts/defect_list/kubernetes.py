@@ -4,6 +4,10 @@ from seeded import Defect
 
 RULES = "lmerge_controller/kubernetes/lease_rules.py"
 CACHE_TEST = "tests/controller/kubernetes/test_reflector.py::"
+MANIFESTS = "lmerge_controller/kubernetes/manifests.py"
+OWN_VOLUMES = (
+    "tests/controller/kubernetes/test_manifests.py::test_a_replica_gets_the_account_and_the_volumes_of_its_version"
+)
 RULES_TEST = "tests/controller/kubernetes/test_lease_rules.py::"
 
 DEFECTS = (
@@ -167,5 +171,30 @@ DEFECTS = (
         "    if found == own:\n",
         "    if found:\n",
         "tests/controller/kubernetes/test_statuses.py::test_a_definition_with_another_schema_is_named",
+    ),
+    Defect(
+        "a replica with a service account gets no token of it",
+        MANIFESTS,
+        '"automountServiceAccountToken": True}',
+        '"automountServiceAccountToken": False}',
+        OWN_VOLUMES,
+    ),
+    Defect(
+        "a claim cannot be written to", MANIFESTS, '"readOnly": volume.kind != "claim"', '"readOnly": True', OWN_VOLUMES
+    ),
+    Defect(
+        "the volumes of a version replace the restricted profile",
+        MANIFESTS,
+        'spec["securityContext"] |= {"fsGroup"',
+        'spec["securityContext"] = {"fsGroup"',
+        OWN_VOLUMES,
+    ),
+    Defect(
+        "a version whose volumes change is not started anew",
+        "lmerge_controller/model/query.py",
+        "if value or name not in later",
+        "if name not in later",
+        "tests/controller/model/test_reading.py::"
+        "test_a_version_that_names_no_volume_has_the_fingerprint_of_releases_before",
     ),
 )

@@ -72,6 +72,41 @@ def test_pods_meet_the_restricted_profile() -> None:
     assert pod["automountServiceAccountToken"] is False
 
 
+DRIVER = {
+    "name": "v1",
+    "run": {"command": ["driver"]},
+    "serviceAccount": "spark",
+    "fsGroup": 185,
+    "volumes": [
+        {"claim": "checkpoints", "path": "/checkpoints"},
+        {"configMap": "forms", "path": "/etc/forms"},
+        {"secret": "password", "path": "/etc/password"},
+    ],
+}
+
+
+@pytest.mark.parametrize("release", ["1.30", "1.37"])
+def test_a_replica_gets_the_account_and_the_volumes_of_its_version(release: str) -> None:
+    made_of = made(query_of_spec(versions=[DRIVER]))
+    validate(made_of, release, strict=True)
+    pod = made_of["spec"]["template"]["spec"]
+    assert (pod["serviceAccountName"], pod["automountServiceAccountToken"]) == ("spark", True)
+    assert pod["securityContext"]["fsGroup"] == 185
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    volumes = {volume.pop("name"): volume for volume in pod["volumes"]}
+    mounts = {mount["mountPath"]: (volumes[mount["name"]], mount) for mount in pod["containers"][0]["volumeMounts"]}
+    assert mounts["/checkpoints"][0] == {"persistentVolumeClaim": {"claimName": "checkpoints"}}
+    assert mounts["/etc/forms"][0] == {"configMap": {"name": "forms"}}
+    assert mounts["/etc/password"][0] == {"secret": {"secretName": "password"}}
+    assert [path for path, (_, mount) in mounts.items() if not mount.get("readOnly")] == ["/tmp", "/checkpoints"]
+
+
+def test_a_jump_start_has_none_of_the_volumes_of_its_version() -> None:
+    query = query_of_spec(versions=[DRIVER], jumpStart={"from": "checkpoint"})
+    pod = made(query, jump_start=JumpStartSource.CHECKPOINT)["spec"]["template"]["spec"]
+    assert "/checkpoints" not in {mount["mountPath"] for mount in pod["initContainers"][0]["volumeMounts"]}
+
+
 def test_a_pod_is_ready_only_when_its_replica_has_joined() -> None:
     spec = made(query_of_spec())["spec"]
     assert spec["template"]["spec"]["readinessGates"] == [{"conditionType": JOINED_GATE}]

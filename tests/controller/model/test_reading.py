@@ -38,9 +38,12 @@ BOMB = "a0: &a0 [1,1,1,1,1,1,1,1,1,1]\n" + "".join(
 )
 
 
+RUN: dict[str, Any] = {"name": "v1", "run": {"command": ["prices"]}}
+
+
 def document(**spec: Any) -> dict[str, Any]:
     """Return a small valid description whose spec has these fields."""
-    base = {"servers": {"count": 2}, "versions": [{"name": "v1", "run": {"command": ["prices"]}}]}
+    base = {"servers": {"count": 2}, "versions": [RUN]}
     return {
         "apiVersion": "lmerge.dev/v1alpha1",
         "kind": "ReplicatedQuery",
@@ -211,6 +214,30 @@ def test_a_fingerprint_changes_with_what_a_version_runs_and_with_nothing_else() 
     grown = query_of(document(servers={"count": 3}), source="x")
     moved = query_of(document(servers={"count": 2, "version": "2"}), source="x")
     assert first.servers_fingerprint == grown.servers_fingerprint != moved.servers_fingerprint
+
+
+def test_a_version_that_names_no_volume_has_the_fingerprint_of_releases_before() -> None:
+    (plain,) = query_of(document(), source="x").versions
+    assert plain.fingerprint == "1195159b63cd"
+    more = ({"serviceAccount": "a"}, {"fsGroup": 1}, {"volumes": [{"claim": "c", "path": "/c"}]})
+    others = [query_of(document(versions=[RUN | extra]), source="x").versions[0].fingerprint for extra in more]
+    assert len({plain.fingerprint, *others}) == 4
+
+
+@pytest.mark.parametrize(
+    ("volumes", "problem"),
+    [
+        ([{"claim": "c", "path": "data"}], "volumes[0].path: 'data' does not have the form"),
+        ([{"path": "/data"}], "exactly one of claim, configMap, secret is required, but there is none"),
+        ([{"claim": "c", "secret": "s", "path": "/data"}], "but there are claim, secret"),
+        ([{"claim": "c", "path": "/tmp/"}], "volumes[0].path: /tmp is used by lmerge itself"),
+        ([{"claim": "c", "path": "/"}], "volumes[0].path: / is used by lmerge itself"),
+        ([{"claim": "c", "path": "/a"}, {"claim": "d", "path": "/a/"}], "volumes[1].path: /a comes twice"),
+    ],
+)
+def test_a_volume_that_cannot_be_mounted_is_refused(volumes: list[dict[str, str]], problem: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(problem)):
+        query_of(document(versions=[RUN | {"volumes": volumes}]), source="x")
 
 
 def test_the_delay_of_a_restart_doubles_up_to_its_maximum() -> None:
