@@ -192,7 +192,7 @@ defects: $(VENV)/.native
 bench: $(VENV)/.native
 	@for name in core_r3 core_throughput core_inputs core_figures core_stable core_memory core_shards service_throughput \
 		service_latency arrow_rows durability divergence kills bursty congestion feedback subscribers snapshot peers \
-		metrics_cost status_page spark_sink spark_source spark_feedback spark_merge spark_kills up; do \
+		metrics_cost status_page spark_sink spark_source spark_feedback spark_merge spark_kills up controller; do \
 		$(BIN)/python -m bench.$$name || exit 1; done
 
 # Compares the service and the core of this tree with another commit, in turns; ARGS='--rounds 3 --only core' for less.

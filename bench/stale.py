@@ -26,6 +26,7 @@ MEASURES: Final[dict[str, tuple[str, ...]]] = {
     "bursty": _KILLS,
     "cluster_faults": (*_KILLS, "lmerge_controller", "charts/lmerge"),
     "congestion": _KILLS,
+    "controller": ("lmerge_controller/kubernetes", "lmerge_controller/plan", "lmerge_controller/loop.py"),
     "core_figures": _CORE,
     "core_inputs": _CORE,
     "core_memory": _CORE,
