@@ -10,6 +10,8 @@ from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from lmerge import __version__
+from lmerge.process_metrics import register_process
 from lmerge_controller.kubernetes.cluster_copy import ClusterCopy
 from lmerge_controller.kubernetes.election import Election
 
@@ -29,10 +31,14 @@ class ControllerMetrics(Collector):
             registry=self.registry,
         )
         self.registry.register(self)
+        register_process(self.registry)
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics as they are now."""
         election = self.election
+        build = GaugeMetricFamily("lmerge_build_info", "1; version is the label", labels=["version"])
+        build.add_metric([__version__], 1.0)
+        yield build
         yield GaugeMetricFamily(
             "lmerge_controller_leader_bool",
             "Whether this process leads.",

@@ -17,6 +17,7 @@ from contextlib import suppress
 from datetime import datetime, timezone
 from typing import Any, Final
 
+from lmerge import __version__
 from lmerge.clock import random, wall_us
 from lmerge.errors import Unavailable
 from lmerge_controller.kubernetes.api import LEASES, Api, Json
@@ -58,12 +59,14 @@ class Election:
         floor: Callable[[], Awaitable[int]],
         times: LeaseTimes = DEFAULT_TIMES,
         now: Callable[[], float] = steady_s,
+        version: str = __version__,
     ) -> None:
         self._api = api
         self._namespace, self._name = namespace, name
         self._lead, self._floor = lead, floor
         self._times, self._now = times, now
-        self._rules = Candidacy(identity, times)
+        self._rules = Candidacy(identity, times, version)
+        self._version_noted: str | None = None
         self._lease: Json | None = None
         self._stopping = asyncio.Event()
         self._leading: asyncio.Task[None] | None = None
@@ -131,6 +134,7 @@ class Election:
         except ObjectMissing:
             lease = None
         self._rules.observe(lease, sent, self._now())
+        self._note_version(self._rules.other_version(lease))
         self._lease = lease
         return lease
 
@@ -216,6 +220,18 @@ class Election:
             pause = min(pause, max(0.0, self.left_s))
         with suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), pause)
+
+    def _note_version(self, other: str | None) -> None:
+        """Log that a candidate of another version leads, once for each such version."""
+        if other is not None and other != self._version_noted:
+            log.warning(
+                "a controller of version %s leads, and %s has version %s; only the leader acts, and this one takes "
+                "over when it ends",
+                other,
+                self._rules.identity,
+                self._rules.version,
+            )
+        self._version_noted = other
 
     def _note_problem(self, problem: str) -> None:
         """Log a problem when it begins, changes or ends, not at every attempt."""

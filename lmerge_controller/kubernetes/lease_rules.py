@@ -37,6 +37,7 @@ from typing import Any, Final
 from lmerge.errors import UsageError
 
 TERM: Final = "lmerge.dev/term"
+VERSION: Final = "lmerge.dev/version"  # of the program that acquired the Lease; no rule depends on it
 
 
 @dataclass(frozen=True)
@@ -70,11 +71,12 @@ class Leadership:
 class Candidacy:
     """What one candidate has seen of the Lease, and what it may write. ``now`` is its own steady clock, in seconds.
 
-    ``identity`` names one process: no other ever uses it.
+    ``identity`` names one process: no other ever uses it. ``version``: of its program, for people.
     """
 
-    def __init__(self, identity: str, times: LeaseTimes) -> None:
+    def __init__(self, identity: str, times: LeaseTimes, version: str = "") -> None:
         self.identity = identity
+        self.version = version
         self.times = times
         self.leadership: Leadership | None = None
         self.highest_term = 0
@@ -117,7 +119,7 @@ class Candidacy:
         spec |= {"holderIdentity": self.identity, "acquireTime": wall, "renewTime": wall}
         spec["leaseDurationSeconds"] = max(1, round(self.times.lease_s))
         annotations = changed["metadata"].get("annotations") or {}
-        changed["metadata"]["annotations"] = annotations | {TERM: str(term)}
+        changed["metadata"]["annotations"] = annotations | {TERM: str(term), VERSION: self.version}
         return changed, term
 
     def renewal(self, lease: dict[str, Any], wall: str) -> dict[str, Any]:
@@ -150,6 +152,12 @@ class Candidacy:
         self.leadership = None
         return True
 
+    def other_version(self, lease: dict[str, Any] | None) -> str | None:
+        """Return the version of another candidate that holds the Lease, if it differs from this one's; else None."""
+        holder = ((lease or {}).get("spec") or {}).get("holderIdentity")
+        found = _annotation(lease, VERSION)
+        return found if holder and holder != self.identity and found and found != self.version else None
+
     def _is_own(self, lease: dict[str, Any]) -> bool:
         """Return whether the Lease is still that of this leadership: same holder, same term."""
         holder = (lease.get("spec") or {}).get("holderIdentity")
@@ -158,8 +166,14 @@ class Candidacy:
 
 def term_of(found: dict[str, Any] | None) -> int:
     """Return the term that an object carries, 0 if it carries none or something that is no term."""
-    text = (((found or {}).get("metadata") or {}).get("annotations") or {}).get(TERM) or ""
-    return int(text) if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) <= 18 else 0
+    text = _annotation(found, TERM)
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else 0
+
+
+def _annotation(found: dict[str, Any] | None, name: str) -> str:
+    """Return an annotation of an object; the empty text if it has none, or something that is no text."""
+    value = (((found or {}).get("metadata") or {}).get("annotations") or {}).get(name)
+    return value if isinstance(value, str) else ""
 
 
 def _mark(lease: dict[str, Any] | None) -> tuple[object, ...]:

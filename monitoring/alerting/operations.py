@@ -25,12 +25,14 @@ OPERATION_ALERTS: Final = (
         name="LmergeControllerWithoutLeader",
         topic="operations",
         severity=Severity.WARNING,
-        condition=f"max by ({EVERY}) ({_LEADER}) < 1",
+        condition=f"max by ({EVERY}) (last_over_time({_LEADER}[{{window}}])) "
+        f"unless max by ({EVERY}) ({_LEADER}) == 1",  # also when no controller answers
         for_s=60,
+        window_s=6 * 3600,
         summary="No controller of {{ $labels.job }} leads.",
         description="No controller of {{ $labels.job }} leads. Streams go on, but a replica that ends on Kubernetes is "
         "not replaced, and no version is cut over.",
-        fires=AlertExample(_leaders("1x4 0x20", "0x24"), at_s=150, labels=_OF_CONTROLLERS),
+        fires=AlertExample(_leaders("1x4 _x60", "0x4 _x60"), at_s=780, labels=_OF_CONTROLLERS),
         stays_silent=AlertExample(_leaders("1x4 0x20", "0x6 1x18"), at_s=150),  # it has taken over
     ),
     Alert(

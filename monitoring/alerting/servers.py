@@ -14,14 +14,19 @@ SERVER_ALERTS: Final = (
         name="LmergeServerDown",
         topic="servers",
         severity=Severity.CRITICAL,
-        condition='up{job=~".*lmerge.*"} == 0',
+        condition='up{job=~".*lmerge.*", job!~".*controller.*"} == 0',
         for_s=60,
         summary="Prometheus cannot reach {{ $labels.instance }}.",
         description="{{ $labels.instance }} of {{ $labels.job }} does not answer scrapes. If it is a server, its "
         "readers use the other servers, and the next loss of a server is one more.",
         fires=AlertExample({f"up{{{_OF_SERVER}}}": "1x4 0x20"}, at_s=180, labels=_SERVER),
         stays_silent=AlertExample(
-            {f"up{{{_OF_SERVER}}}": "1x4 0 0 1x20", 'up{instance="x", job="another"}': "0x24"}, at_s=180
+            {
+                f"up{{{_OF_SERVER}}}": "1x4 0 0 1x20",
+                'up{instance="x", job="another"}': "0x24",
+                'up{instance="c", job="lmerge-controller"}': "0x24",
+            },
+            at_s=180,
         ),
     ),
     Alert(

@@ -54,6 +54,13 @@ DEFECTS = (
         RULES_TEST + "test_a_leader_that_finds_another_holder_or_term_or_no_lease_leads_no_longer",
     ),
     Defect(
+        "a leader that has stopped is taken for one of another version",
+        RULES,
+        "return found if holder and holder !=",
+        "return found if holder !=",
+        RULES_TEST + "test_a_candidate_sees_which_other_version_leads",
+    ),
+    Defect(
         "a status of an earlier term is accepted",
         "lmerge_controller/kubernetes/crd.py",
         "self.term >= oldSelf.term",

@@ -40,10 +40,10 @@ DEFECTS = (
         f"{EXAMPLES}[LmergeReplicaFlapping]",
     ),
     Defect(
-        "alerts: any process that is down is a server",
+        "alerts: a controller that is down is a server",
         SERVERS,
-        """condition='up{job=~".*lmerge.*"} == 0'""",
-        "condition='up == 0'",
+        """job=~".*lmerge.*", job!~".*controller.*"}""",
+        """job=~".*lmerge.*"}""",
         f"{EXAMPLES}[LmergeServerDown]",
     ),
     Defect(
@@ -112,8 +112,8 @@ DEFECTS = (
     Defect(
         "alerts: a controller without a leader is not reported",
         OPERATIONS,
-        '({_LEADER}) < 1"',
-        '({_LEADER}) < 0"',
+        '({_LEADER}) == 1"',
+        '({_LEADER}) >= 0"',
         f"{EXAMPLES}[LmergeControllerWithoutLeader]",
     ),
     Defect(

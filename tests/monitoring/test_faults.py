@@ -306,6 +306,20 @@ async def test_controllers_do_not_lead_while_the_api_server_is_frozen(program: P
 
 
 @pytest.mark.long
+async def test_controllers_that_were_killed_do_not_lead(program: Program, tmp_path: Path) -> None:
+    port = free_port()
+    targets = {"controller": [f"127.0.0.1:{port}"]}
+    with kube_server(tmp_path) as kube:
+        async with namespaces(kube, "one"), Watched(program, tmp_path / "watched", targets) as watched:
+            with controlling(kube, port, "one") as daemon:
+                await watched.holds("lmerge_controller_leader_bool == 1")
+                async with fault(watched, "LmergeControllerWithoutLeader", job="controller"):
+                    daemon.kill()
+            with controlling(kube, port, "one"):
+                await watched.is_resolved("LmergeControllerWithoutLeader")
+
+
+@pytest.mark.long
 async def test_two_controllers_with_different_leases_are_two_leaders(program: Program, tmp_path: Path) -> None:
     ports = free_port(), free_port()
     targets = {"controller": [f"127.0.0.1:{port}" for port in ports]}

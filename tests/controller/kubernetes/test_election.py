@@ -36,7 +36,9 @@ class Acts:
 
 
 @asynccontextmanager
-async def member(api: Api, namespace: str, name: str, acts: Acts, floor: int = 0) -> AsyncIterator[Election]:
+async def member(
+    api: Api, namespace: str, name: str, acts: Acts, floor: int = 0, version: str = "1.0"
+) -> AsyncIterator[Election]:
     """Run a candidate that acts all the time while it leads."""
 
     async def lead(term: int) -> None:
@@ -49,7 +51,7 @@ async def member(api: Api, namespace: str, name: str, acts: Acts, floor: int = 0
     async def highest() -> int:
         return max([floor, *(term for term, _ in acts.terms)])  # like the stamps of the objects on which a leader acted
 
-    election = Election(api, namespace, NAME, name, lead=lead, floor=highest, times=TIMES)
+    election = Election(api, namespace, NAME, name, lead=lead, floor=highest, times=TIMES, version=version)
     acts.members.append(election)
     running = asyncio.create_task(election.run())
     try:
@@ -180,3 +182,24 @@ async def test_a_right_that_is_missing_is_named(kube: KubeServer, caplog: pytest
         await narrow.close()
     assert acts.terms == []
     assert caplog.text.count("create leases") == 1, "a problem that lasts is logged once"
+
+
+async def test_of_two_versions_one_leads_and_the_other_names_it(
+    kube: KubeServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    acts = Acts()
+    async with clients(kube, None) as (api,):
+        space = await make_namespace(api, "elect-versions")
+        async with member(api, space, "old", acts, version="1.0"):
+            await until(acts.leader)
+            async with member(api, space, "new", acts, version="2.0"):
+                await until(lambda: "version 1.0 leads, and new has version 2.0" in caplog.text)
+                lease = await api.get(LEASES, space, NAME)
+                assert lease["metadata"]["annotations"]["lmerge.dev/version"] == "1.0"
+                acts.members[0].stop()
+                await until(lambda: acts.members[1].term)
+                lease = await api.get(LEASES, space, NAME)
+    assert lease["metadata"]["annotations"]["lmerge.dev/version"] == "2.0"
+    assert acts.terms == [(1, "old"), (2, "new")]
+    assert acts.overlaps == 0
+    assert caplog.text.count("version 1.0 leads") == 1

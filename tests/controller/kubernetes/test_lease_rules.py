@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lmerge.errors import UsageError
-from lmerge_controller.kubernetes.lease_rules import TERM, Candidacy, Leadership, LeaseTimes, term_of
+from lmerge_controller.kubernetes.lease_rules import TERM, VERSION, Candidacy, Leadership, LeaseTimes, term_of
 
 TIMES = LeaseTimes(lease_s=3.0, renew_s=2.0, retry_s=0.5)
 
@@ -153,7 +153,7 @@ def test_the_holder_before_gets_a_new_term() -> None:
     rules.observe(lease_of("a", 7), 100.0, 100.0)
     body, term = rules.acquisition(lease_of("a", 7), 0, "now")
     assert (term, body["spec"]["leaseTransitions"]) == (8, 4)
-    assert body["metadata"]["annotations"] == {TERM: "8", "kept": "yes"}
+    assert body["metadata"]["annotations"] == {TERM: "8", VERSION: "", "kept": "yes"}
 
 
 def test_a_term_is_above_the_floor_where_the_lease_was_lost() -> None:
@@ -221,3 +221,14 @@ def test_times_that_do_not_keep_the_law_are_refused() -> None:
     for times in ((3.0, 3.0, 0.5), (3.0, 2.0, 1.5), (3.0, 2.0, 0.0)):
         with pytest.raises(UsageError, match="cannot be renewed"):
             LeaseTimes(*times)
+
+
+def test_a_candidate_sees_which_other_version_leads() -> None:
+    old, new = Candidacy("a", TIMES, "1.0"), Candidacy("b", TIMES, "2.0")
+    lease, _ = old.acquisition(None, 0, "")
+    assert (old.other_version(lease), new.other_version(lease)) == (None, "1.0")
+    assert Candidacy("c", TIMES, "1.0").other_version(lease) is None
+    assert new.other_version(old.release(lease, "")) is None  # it leads no longer
+    assert new.other_version(None) is None
+    lease["metadata"]["annotations"][VERSION] = 7
+    assert new.other_version(lease) is None
