@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from itertools import product
+from itertools import combinations_with_replacement, product
 from typing import Final
 
 import pytest
@@ -370,9 +370,10 @@ def test_every_state_of_one_replica_and_two_versions_converges(kind: str, active
 @pytest.mark.parametrize("kind", RECORDS)
 @pytest.mark.parametrize("count", [2, 3])
 def test_every_state_of_up_to_three_replicas_and_two_versions_converges(count: int, kind: str, active: str) -> None:
+    """Of three new replicas, all choices of states, in one order: the old ones beside them come in all orders."""
     for states in product(FEW, repeat=count):
-        for new in product(NEW, repeat=count) if count == 2 else ((state,) * count for state in NEW):
-            converges(states, tuple(new), kind, active)
+        for new in product(NEW, repeat=count) if count == 2 else combinations_with_replacement(NEW, count):
+            converges(states, new, kind, active)
 
 
 def test_every_state_of_three_replicas_is_planned_for_without_ending_the_last_good_one() -> None:
