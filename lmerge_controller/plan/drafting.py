@@ -6,6 +6,7 @@ action does not repeat it, and an action that had no effect is repeated after ``
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from lmerge_controller.plan.actions import Action, ReplaceReplica, StartReplica
@@ -15,6 +16,10 @@ from lmerge_controller.plan.record import ActedFact
 
 # A plan is made again after so long, whatever happens: an observation may have missed something.
 CHECK_S: Final = 5.0
+# A server that begins to answer, or an input that joins, is no event: what goes on is looked at again after a share of
+# the time that it has taken. So it is noticed that much later at most, and what takes for ever costs no more.
+SETTLING_SHARE: Final = 0.25
+SETTLING_MIN_S: Final = 0.2
 # Times are compared as floats; a check that comes a little early would find nothing due.
 _EARLY_S: Final = 0.01
 
@@ -50,6 +55,12 @@ class PlanDraft:
     def check_after(self, seconds: float) -> None:
         """Have the next plan made after ``seconds`` at the latest."""
         self.next_check_s = max(_EARLY_S, min(self.next_check_s, seconds + _EARLY_S))
+
+    def check_often(self, since_s: Iterable[float]) -> None:
+        """Have the next plan made soon after what has begun at ``since_s``, or was acted upon: the youngest counts."""
+        begun_s = max((*since_s, *self.acted.values()), default=None)
+        if begun_s is not None:
+            self.check_after(max(SETTLING_MIN_S, SETTLING_SHARE * (self._now_s - begun_s)))
 
     @property
     def acted_facts(self) -> tuple[ActedFact, ...]:

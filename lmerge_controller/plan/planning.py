@@ -39,6 +39,7 @@ def plan(query: ReplicatedQuery, observed: ObservedQuery) -> QueryPlan:
     attempt = record.attempt
     if attempt is not None:
         draft.check_after(attempt.since_s + query.cutover.timeout_s - seen.now_s)
+    draft.check_often(since_s=[note.since_s for note in record.noted] + ([attempt.since_s] if attempt else []))
     notes = (*decision.notes, *draft.notes)
     return QueryPlan(
         actions=tuple(draft.actions),

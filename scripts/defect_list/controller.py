@@ -116,6 +116,13 @@ DEFECTS = (
         OBSERVATION,
     ),
     Defect(
+        "a server that begins to answer is noticed seconds later",
+        DRAFTING,
+        "        if begun_s is not None:\n",
+        "        if begun_s is not None and not self.acted:\n",
+        TESTS + "test_what_goes_on_is_looked_at_again_after_a_quarter_of_its_time_and_what_is_settled_seldom",
+    ),
+    Defect(
         "replicas are started without a limit",
         DRAFTING,
         "        if self._starts_left <= 0:",

@@ -15,6 +15,7 @@ from machine_model import Machine, ModelServers, ModelSpawner
 
 from lmerge import clock
 from lmerge.testing.sim.loop import later, run_virtual
+from lmerge_controller.local import state_folder
 from lmerge_controller.local.backend import LocalBackend
 from lmerge_controller.local.state_folder import StateFolder
 from lmerge_controller.local.status_file import LocalStatus
@@ -154,6 +155,8 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Run
         return int((WALL_S + asyncio.get_running_loop().time()) * 1e6)
 
     monkeypatch.setattr(clock, "wall_us", wall_us)
+    # No process of the model listens. Free ports of this machine would come into the history.
+    monkeypatch.setattr(state_folder, "free_port", lambda taken: max(taken, default=0) + 1)
     return lambda seed: run_virtual(played(seed, tmp_path / str(seed)))
 
 

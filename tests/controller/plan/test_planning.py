@@ -57,6 +57,20 @@ def test_a_dead_replica_is_started_again_after_its_back_off() -> None:
     assert world.serving() == {"v1": [0, 1]}
 
 
+def test_what_goes_on_is_looked_at_again_after_a_quarter_of_its_time_and_what_is_settled_seldom() -> None:
+    world = running()
+    assert world.round().next_check_s == 5.0
+    world.servers[1].is_seen = False
+    assert world.round().next_check_s == pytest.approx(0.21)
+    for _ in range(4):
+        world.tick()
+    assert world.round().next_check_s == pytest.approx(1.01)
+    world.servers[1].is_seen = True
+    assert world.round().next_check_s == 5.0
+    world.servers.pop(1)
+    assert world.round().next_check_s == pytest.approx(0.21), "a server was started a moment ago"
+
+
 def test_a_lagging_replica_is_replaced_once_it_has_lagged_for_long() -> None:
     world = running()
     world.replicas["q-v1-0"].lags = True
