@@ -79,6 +79,13 @@ DEFECTS = (
         f"{PAGE}::test_a_server_that_stops_ends_its_viewers_at_once",
     ),
     Defect(
+        "a server that stops waits for a viewer that came late",
+        f"{ADMIN}/status_page.py",
+        "            if self._is_stopping:\n",
+        "            if False:\n",
+        f"{PAGE}::test_a_viewer_that_comes_while_the_server_stops_does_not_hold_it_up",
+    ),
+    Defect(
         "a file is sent compressed to who does not accept that",
         f"{ADMIN}/status_bundle.py",
         '(not quality or quality.strip("0.") != "")',

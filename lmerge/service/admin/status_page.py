@@ -52,6 +52,7 @@ class StatusPage:
         self._settings = settings
         self._bundle = read_bundle()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._is_stopping = False
 
     def routes(self) -> list[web.RouteDef]:
         """Return what the HTTP server has to serve."""
@@ -64,7 +65,8 @@ class StatusPage:
         self._feed.start()
 
     async def stop(self) -> None:
-        """End all viewers, and the samples."""
+        """End all viewers, and the samples. A viewer that comes from here on is ended at once."""
+        self._is_stopping = True
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -89,6 +91,8 @@ class StatusPage:
         with self._feed.watch(merge) as topic:
             response = web.StreamResponse(headers=_STREAM_HEADERS)
             await response.prepare(request)
+            if self._is_stopping:
+                return response  # a connection that was open already: nothing would end a task that starts now
             viewer = _Viewer(topic, access, request, response, self._settings.page_write_timeout_s)
             task = asyncio.create_task(viewer.run(), name="viewer")
             self._tasks.add(task)

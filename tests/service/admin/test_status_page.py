@@ -217,6 +217,16 @@ async def test_a_server_that_stops_ends_its_viewers_at_once() -> None:
             pass
 
 
+async def test_a_viewer_that_comes_while_the_server_stops_does_not_hold_it_up() -> None:
+    async with page_world() as world, aiohttp.ClientSession() as http:
+        async with http.get(url_of(world, "data")) as response:
+            await response.read()  # the connection stays
+        await page_of(world).stop()
+        async with http.get(url_of(world, "live")) as response:
+            assert await asyncio.wait_for(response.read(), 10.0) == b""
+        await asyncio.wait_for(world.server.stop(1.0), 10.0)
+
+
 @pytest.mark.parametrize("merge", ["", " x", "x" * 201, "a\x1bb"])
 async def test_a_name_that_no_merge_can_have_is_refused(merge: str) -> None:
     async with page_world() as world:
