@@ -12,7 +12,7 @@ from typing import Any, Final
 from lmerge.errors import UsageError
 from lmerge_controller.drill.kube_place import KubePlace
 from lmerge_controller.drill.observe import merges_of
-from lmerge_controller.drill.probe.fleet import MERGE, can_link
+from lmerge_controller.drill.probe.fleet import MERGE
 from lmerge_controller.drill.run import LINK_ABILITIES, SANDBOX_ABILITIES
 from lmerge_controller.drill.scenario import DrillScenario
 from lmerge_controller.drill.session import TargetMaker
@@ -23,7 +23,7 @@ from lmerge_controller.drill.targets.sandbox import ServerSandbox
 from lmerge_controller.local.state_folder import StateFolder
 
 # What needs nothing of the servers but that they run: neither comparison nor short intervals.
-_OF_ANY_SERVERS: Final = frozenset({"kill replica", "freeze replica", "skew-clock replica"})
+_OF_ANY_SERVERS: Final = frozenset({"kill replica", "freeze replica", "skew-clock replica", *LINK_ABILITIES})
 _OF_PROCESSES: Final = frozenset({"kill server", "freeze server", "kill input", "freeze input"})
 
 
@@ -102,12 +102,11 @@ def at_kube(place: KubePlace, addresses: list[str], security: Any) -> AimedDrill
 
     mend_nodes(place)
     found = addresses or [address_of(pod) for pod in server_pods(place)]
-    links = frozenset(LINK_ABILITIES) if can_link(security) else frozenset()
     return AimedDrill(
         lambda scenario, folder, journal: nullcontext(KubeRelease(place, journal, found, security)),
         tuple(found),
         security,
-        abilities=_OF_ANY_SERVERS | links | {"kill server"} | ({"kill input"} if place.query else frozenset()),
+        abilities=_OF_ANY_SERVERS | {"kill server"} | ({"kill input"} if place.query else frozenset()),
         guarded=merges_of_query(place),
     )
 
@@ -115,12 +114,11 @@ def at_kube(place: KubePlace, addresses: list[str], security: Any) -> AimedDrill
 def at_local_query(folder: StateFolder, security: Any) -> AimedDrill:
     """Return the drills at a query that `lmerge up` runs, whose own merge is watched. Raises UsageError."""
     status = status_of_query(folder)
-    links = frozenset(LINK_ABILITIES) if can_link(security) else frozenset()
     return AimedDrill(
         lambda scenario, _, journal: nullcontext(LocalQueryTarget(folder, journal, security)),
         status.addresses,
         security,
         (status.merge,),
-        _OF_ANY_SERVERS | _OF_PROCESSES | links,
+        _OF_ANY_SERVERS | _OF_PROCESSES,
         (status.merge,),
     )

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from lmerge.demo.processes import Child
+from lmerge.loopback import host_of
 from lmerge_controller.drill.probe.child_io import next_message, send_event, standard_input
 
 CHUNK_BYTES: Final = 64 * 1024
@@ -33,6 +34,7 @@ class LinkHub:
     def __init__(self, folder: Path) -> None:
         self.child = Child("links", "lmerge_controller.drill.links", [], folder)
         self._ports: dict[str, int] = {}
+        self.hosts: dict[str, str] = {}  # by the address of a link: the host of the server behind it
 
     def open(self, link: str, address: str) -> str:
         """Return the address of a link that leads to ``address``. Raises Unavailable."""
@@ -42,7 +44,9 @@ class LinkHub:
                 self._ports[link] = self.child.messages.get(timeout=ANSWER_S_MAX)["port"]
             except Exception as error:
                 raise self.child.failure("has opened no link") from error
-        return f"127.0.0.1:{self._ports[link]}"
+        through = f"127.0.0.1:{self._ports[link]}"
+        self.hosts[through] = host_of(address)
+        return through
 
     def opened(self) -> list[str]:
         """Return the names of the links."""

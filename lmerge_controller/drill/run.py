@@ -20,7 +20,7 @@ from lmerge_controller.drill.judging.judge import ProbeJudge
 from lmerge_controller.drill.judging.verdict import SETTLE_S, DrillVerdict, FaultRecord, judged
 from lmerge_controller.drill.judging.watched import WatchVerdict, has_gone_on, watch_verdict
 from lmerge_controller.drill.observe import LAG_US_MAX, report_merge
-from lmerge_controller.drill.probe.fleet import MERGE, ProbeFleet, can_link
+from lmerge_controller.drill.probe.fleet import MERGE, ProbeFleet
 from lmerge_controller.drill.probe.trace import read_trace
 from lmerge_controller.drill.probe.watch import UserStreamWatch
 from lmerge_controller.drill.redundancy import MergeReports, is_noticed, refusal, unmet_needs
@@ -64,8 +64,7 @@ class DrillRecord:
 
 def abilities_of(target: DrillTarget) -> frozenset[str]:
     """Return what can be broken at a target, with the probe's own replicas and links."""
-    links = LINK_ABILITIES if can_link(target.security) else ()
-    return frozenset((*REPLICA_ABILITIES, *links, *target.breaks))
+    return frozenset((*REPLICA_ABILITIES, *LINK_ABILITIES, *target.breaks))
 
 
 class DrillRun:

@@ -52,7 +52,8 @@ class Security:
 
     Without ``ca``, ``cert`` and ``tls`` nothing is encrypted. Then a token may be sent to this machine only, unless
     ``insecure`` declares that the network protects it. ``server_name``: the name that the server's certificate must
-    hold instead of the address; for tests.
+    hold instead of the address. ``server_names``: such names by address (``HOST:PORT``), for servers that are reached
+    through tunnels; an address that is not there has ``server_name``.
     """
 
     ca: str | None = None
@@ -63,6 +64,7 @@ class Security:
     tls: bool = False
     insecure: bool = False
     server_name: str | None = None
+    server_names: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if (self.cert is None) != (self.key is None):
@@ -100,7 +102,7 @@ class Security:
         """Open a blocking channel of gRPC, for single calls. Raises UsageError as above."""
         metadata = tuple(TokenSource(self, target).metadata())
         if self.is_encrypted:
-            channel = grpc.secure_channel(target, self.credentials(), options=self._options(()))
+            channel = grpc.secure_channel(target, self.credentials(), options=self._options((), target))
         else:
             channel = grpc.insecure_channel(target)
         with channel:
@@ -109,7 +111,7 @@ class Security:
     def open_channel(self, target: str) -> Any:
         """Return a plain channel of ``grpc.aio`` with the certificates that the files hold now, without the token."""
         if self.is_encrypted:
-            return grpc.aio.secure_channel(target, self.credentials(), options=self._options(CHANNEL_OPTIONS))
+            return grpc.aio.secure_channel(target, self.credentials(), options=self._options(CHANNEL_OPTIONS, target))
         return grpc.aio.insecure_channel(target, options=CHANNEL_OPTIONS)
 
     def credentials(self) -> grpc.ChannelCredentials:
@@ -125,10 +127,10 @@ class Security:
         """Return values that change when a certificate file changes."""
         return [_stamp(path) for path in (self.ca, self.cert, self.key)]
 
-    def _options(self, options: Any) -> list[tuple[str, Any]]:
+    def _options(self, options: Any, target: str) -> list[tuple[str, Any]]:
         options = [(key, max(value, _CONNECT_MS) if key == _CONNECT_OPTION else value) for key, value in options]
-        name = [] if self.server_name is None else [("grpc.ssl_target_name_override", self.server_name)]
-        return [*options, *name]
+        name = self.server_names.get(target, self.server_name)
+        return options if name is None else [*options, ("grpc.ssl_target_name_override", name)]
 
 
 class TokenSource:

@@ -76,9 +76,8 @@ class ProbeFleet:
         self._security = security
         self._reader_child: Child | None = None
         self._salt = 0
-        self.links = LinkHub(folder) if can_link(security) else None
-        if self.links is not None:
-            self._note(self.links.child)
+        self.links = LinkHub(folder)
+        self._note(self.links.child)
 
     # Starting.
 
@@ -157,7 +156,7 @@ class ProbeFleet:
                 raise Unavailable(f"publisher {process.orders.name} of the probe has failed: {process.failure}")
         if self._reader_child is not None:
             self._read_reader(self._reader_child)
-        if self.links is not None and self.links.child.exit_code is not None:
+        if self.links.child.exit_code is not None:
             raise self.links.child.failure("has ended by itself")
 
     # Faults of publishers. Each returns what undoes it.
@@ -212,11 +211,11 @@ class ProbeFleet:
 
     def links_of(self, name: str) -> list[str]:
         """Return the links of a publisher."""
-        return [link for link in self._opened() if link.startswith(f"{name}>")]
+        return [link for link in self.links.opened() if link.startswith(f"{name}>")]
 
     def links_to(self, server: int) -> list[str]:
         """Return the links to a server by its index."""
-        return [link for link in self._opened() if link.endswith(f">{server}")]
+        return [link for link in self.links.opened() if link.endswith(f">{server}")]
 
     def remove(self, name: str) -> None:
         """End a publisher for good, and let the servers forget its name."""
@@ -268,8 +267,7 @@ class ProbeFleet:
         children = [process.child for process in self.replicas.values()]
         for child in [*children, *([self._reader_child] if self._reader_child else [])]:
             child.kill()
-        if self.links is not None:
-            self.links.end(at_s)
+        self.links.end(at_s)
         for name in self.replicas:
             self._forget(name)
 
@@ -306,7 +304,6 @@ class ProbeFleet:
         self, links: Sequence[str], ways: Sequence[str], *, blocked: bool = False, delay_s: float = 0.0
     ) -> Callable[[], None]:
         hub = self.links
-        assert hub is not None
         for link in links:
             for way in ways:
                 hub.change(link, way, blocked=blocked, delay_s=delay_s)
@@ -318,19 +315,18 @@ class ProbeFleet:
 
         return undo
 
-    def _opened(self) -> list[str]:
-        return [] if self.links is None else self.links.opened()
-
     def _through_links(self, client: str) -> str:
-        if self.links is None:
-            return ",".join(self.servers)
         return ",".join(self.links.open(f"{client}>{at}", server) for at, server in enumerate(self.servers))
 
     def _note(self, child: Child) -> int:
         return self._journal.note("end-process", pid=child.pid, mark=mark_of(child.pid))
 
     def _credentials(self) -> dict[str, Any] | None:
-        return None if self._security is None else asdict(self._security)
+        """Return the arguments of ``Security``. Behind a link is a server, whose certificate has the server's name."""
+        if self._security is None:
+            return None
+        names = {} if self._security.server_name is not None else self.links.hosts
+        return asdict(replace(self._security, server_names=names))
 
     def _read_reader(self, child: Child) -> None:
         state = self.reader
@@ -347,11 +343,6 @@ class ProbeFleet:
             raise Unavailable(f"the reader of the probe has failed: {state.failure}")
         if child.exit_code is not None and not state.is_done:
             raise child.failure("has ended by itself")
-
-
-def can_link(security: Any) -> bool:
-    """Return whether clients can go through links. The name in a server's certificate is not that of a link."""
-    return security is None or not (security.tls or security.ca or security.cert)
 
 
 def frozen(journal: UndoJournal, pid: int) -> Callable[[], None]:
