@@ -106,6 +106,6 @@ def copied(*, with_native: bool) -> Iterator[Path]:
 
 
 if __name__ == "__main__":
-    folders = ("lmerge/", "lmerge_replicas/", "lmerge_controller/", "bench/", "monitoring/", "charts/")
+    folders = ("lmerge/", "lmerge_replicas/", "lmerge_controller/", "bench/", "monitoring/", "charts/", "deploy/")
     defects = [defect for folder in folders for defect in defects_below(folder)]
     sys.exit(main(__doc__, defects, run_all))

@@ -8,6 +8,7 @@ MANIFESTS = "lmerge_controller/kubernetes/manifests.py"
 OWN_VOLUMES = (
     "tests/controller/kubernetes/test_manifests.py::test_a_replica_gets_the_account_and_the_volumes_of_its_version"
 )
+SPARK_TEST = "tests/spark/test_spark_manifests.py::"
 RULES_TEST = "tests/controller/kubernetes/test_lease_rules.py::"
 
 DEFECTS = (
@@ -203,5 +204,47 @@ DEFECTS = (
         "if name not in later",
         "tests/controller/model/test_reading.py::"
         "test_a_version_that_names_no_volume_has_the_fingerprint_of_releases_before",
+    ),
+    Defect(
+        "the image of Spark runs as a user whom Kubernetes cannot judge",
+        "deploy/spark/Dockerfile",
+        "USER 185:185",
+        "USER spark",
+        SPARK_TEST + "test_the_image_is_of_a_user_that_kubernetes_sees_not_to_be_root_and_has_all_packages",
+    ),
+    Defect(
+        "the image of Spark lacks a package",
+        "deploy/spark/Dockerfile",
+        "COPY lmerge_controller lmerge_controller\n",
+        "",
+        SPARK_TEST + "test_the_image_is_of_a_user_that_kubernetes_sees_not_to_be_root_and_has_all_packages",
+    ),
+    Defect(
+        "a submission in cluster mode may not make its network policy",
+        "deploy/spark/kubernetes.yaml",
+        "    resources: [networkpolicies]\n    verbs: [get, list, create, patch, delete]",
+        "    resources: [networkpolicies]\n    verbs: [get, list]",
+        SPARK_TEST + "test_spark_may_do_what_it_does_and_no_more",
+    ),
+    Defect(
+        "executors get the key of the servers",
+        "deploy/spark/kubernetes.yaml",
+        "              - secret: {name: lmerge-tls, items: [{key: ca.crt, path: tls/ca.crt}]}",
+        "              - secret: {name: lmerge-tls}",
+        SPARK_TEST + "test_who_runs_the_query_can_write_the_checkpoints_and_has_no_key_of_the_servers",
+    ),
+    Defect(
+        "a driver in cluster mode belongs to nobody",
+        "deploy/spark/kubernetes.yaml",
+        "    kind: Pod\n    metadata: {}\n",
+        "    kind: Pod\n",
+        SPARK_TEST + "test_what_is_submitted_belongs_to_the_pod_that_submits_it",
+    ),
+    Defect(
+        "executors are refused by the restricted profile",
+        "deploy/spark/kubernetes.yaml",
+        "            allowPrivilegeEscalation: false\n            capabilities: {drop: [ALL]}\n",
+        "            capabilities: {drop: [ALL]}\n",
+        SPARK_TEST + "test_every_pod_meets_the_restricted_profile",
     ),
 )

@@ -267,9 +267,12 @@ def unknown(spark: Any, text: str) -> list[str]:
 
 
 def test_sparks_own_client_can_read_the_manifests_for_kubernetes(spark: Any) -> None:
-    documents = (ROOT / "deploy" / "spark" / "kubernetes.yaml").read_text().split("\n---\n")
+    folder = ROOT / "deploy" / "spark"
+    files = ("cluster-mode.yaml", "kubernetes.yaml")
+    documents = [text for name in files for text in (folder / name).read_text().split("\n---\n")]
     kinds = [(re.findall(r"^kind: (\w+)$", text, re.MULTILINE) or [""])[0] for text in documents]
-    assert kinds == ["ServiceAccount", "Role", "RoleBinding", "PersistentVolumeClaim", "Service", "StatefulSet"]
+    account, shared = ["ServiceAccount", "Role", "RoleBinding"], ["PersistentVolumeClaim", "ConfigMap", "Service"]
+    assert kinds == ["Deployment", *account, *shared, "StatefulSet"]
     for text in documents:
         assert unknown(spark, text) == []
     assert unknown(spark, documents[-1].replace("volumeMounts:", "volumeMount:")) == ["volumeMount"]
