@@ -150,7 +150,8 @@ wire-check: $(VENV)/.dev
 	@echo "==> generated code against proto/"
 	@$(BIN)/python scripts/generate_wire.py --check
 
-# What is shipped, each installed into an empty place and tried there; PARTS=sdist,wheel,pure,sbom,image,chart
+# What is shipped, each installed into an empty place and tried there; PARTS=sdist,wheel,pure,sbom,image,chart.
+# ARGS=--twice builds again elsewhere and compares the bytes.
 $(VENV)/.dist: pyproject.toml | $(VENV)/.dev
 	@$(call pip_install,'lmerge[dist]')
 	@touch $@

@@ -1,6 +1,6 @@
 """``make dist``: builds what is shipped, installs each into an empty place, and tries it there.
 
-    python scripts/dist.py [--parts NAME,NAME...] [--output DIR] [--require]
+    python scripts/dist.py [--parts NAME,NAME...] [--output DIR] [--require] [--twice]
 
 | part  | what                                            | needs               |
 |-------|-------------------------------------------------|---------------------|
@@ -12,20 +12,26 @@
 | chart | the Helm chart                                  | helm                |
 
 A part that cannot be built here is reported with the reason. With --require, and in CI, that is a failure.
+
+Everything is built from a copy of the files that git tracks. Times in it are SOURCE_DATE_EPOCH, by default that of the
+commit. With --twice, sdist, wheels and chart are built a second time in another folder, and must be the same bytes.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
+import io
 import json
 import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import venv
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -45,10 +51,36 @@ class NotHere(Exception):
 
 @dataclass
 class Place:
-    """Where things are built. ``output``: the folder of what is shipped. ``work``: a temporary one."""
+    """Where things are built. ``output``: the folder of what is shipped. ``work``: a temporary one.
+
+    ``epoch_s``: the time of everything in it, in seconds since 1970. ``is_twice``: build twice and compare.
+    """
 
     output: Path
     work: Path
+    epoch_s: int
+    is_twice: bool = False
+
+    def made(self, make: Callable[[Place], Path]) -> Path:
+        """Make a file in the output folder. Raises Failed if a second one, made elsewhere, is not the same bytes."""
+        file = make(self)
+        if self.is_twice:
+            work = self.work / "a second time"
+            second = make(replace(self, work=work, output=work / f"output-{file.name}"))
+            if second.read_bytes() != file.read_bytes():
+                raise Failed(f"two builds of {file.name} differ")
+        return file
+
+    def source(self) -> Path:
+        """Return a folder with a copy of the files that git tracks, all of one time."""
+        source = self.work / "source"
+        if not source.exists():
+            source.mkdir(parents=True)
+            files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
+            pack = ["tar", "-c", f"--mtime=@{self.epoch_s}", "--null", "-T", "-"]
+            packed = subprocess.run(pack, cwd=ROOT, input=files, capture_output=True, check=True)
+            subprocess.run(["tar", "-x", "-C", str(source)], input=packed.stdout, check=True)
+        return source
 
     def python_with(self, package: Path) -> Path:
         """Install ``package`` into an environment of its own. Return its interpreter."""
@@ -66,7 +98,7 @@ class Place:
 
 
 def sdist(place: Place) -> str:
-    built = build(place, "--sdist", "*.tar.gz")
+    built = place.made(lambda place: repacked(build(place, "--sdist", "*.tar.gz"), place.epoch_s))
     return (
         f"{size(built)}; built from it: {place.try_installed(built, 'native' if shutil.which('cargo') else 'python')}"
     )
@@ -75,14 +107,14 @@ def sdist(place: Place) -> str:
 def wheel(place: Place) -> str:
     if shutil.which("cargo") is None:
         raise NotHere("no cargo on the PATH")
-    built = build(place, "--wheel", "*abi3*.whl", {"LMERGE_REQUIRE_NATIVE": "1"})
+    built = place.made(lambda place: build(place, "--wheel", "*abi3*.whl", {"LMERGE_REQUIRE_NATIVE": "1"}))
     return f"{size(built)}; {place.try_installed(built, 'native')}"
 
 
 def pure(place: Place) -> str:
     tools = place.work / "tools"  # a PATH without cargo
     tools.mkdir()
-    built = build(place, "--wheel", "*none-any.whl", {"PATH": str(tools)})
+    built = place.made(lambda place: build(place, "--wheel", "*none-any.whl", {"PATH": str(tools)}))
     return f"{size(built)}; {place.try_installed(built, 'python')}"
 
 
@@ -124,8 +156,13 @@ def chart(place: Place) -> str:
     helm = os.environ.get("LMERGE_HELM") or shutil.which("helm")
     if helm is None:
         raise NotHere("no helm on the PATH")
-    run([helm, "package", "charts/lmerge", "--destination", str(place.output)], ROOT)
-    (package,) = place.output.glob("lmerge-*.tgz")
+
+    def pack(place: Place) -> Path:
+        run([helm, "package", "charts/lmerge", "--destination", str(place.output)], place.source())
+        (package,) = place.output.glob("lmerge-*.tgz")
+        return package
+
+    package = place.made(pack)
     run([helm, "lint", "--strict", str(package)], place.work)
     documents = run([helm, "template", "release", str(package), "--namespace", "elsewhere"], place.work)
     if "kind: StatefulSet" not in documents:
@@ -143,6 +180,7 @@ def main() -> int:
     parser.add_argument("--parts", default=",".join(PARTS), help=f"of {', '.join(PARTS)}; default: all")
     parser.add_argument("--output", type=Path, default=ROOT / "dist")
     parser.add_argument("--require", action="store_true", default=bool(os.environ.get("CI")))
+    parser.add_argument("--twice", action="store_true", help="build again, and compare the bytes")
     options = parser.parse_args()
     names = options.parts.split(",")
     if unknown := sorted({*names} - PARTS.keys()):
@@ -154,7 +192,7 @@ def main() -> int:
         for name in names:
             print(f"{name:<6} ", end="", flush=True)
             try:
-                print(PARTS[name](Place(options.output.resolve(), Path(work))))
+                print(PARTS[name](Place(options.output.resolve(), Path(work), epoch_s(), options.twice)))
             except NotHere as reason:
                 failed |= options.require
                 print(f"not built here: {reason}")
@@ -165,18 +203,43 @@ def main() -> int:
 
 
 def build(place: Place, kind: str, pattern: str, environment: dict[str, str] | None = None) -> Path:
-    """Build a distribution from a copy of the files that git tracks. Return its path in the output folder."""
-    source = place.work / "source"
-    if not source.exists():
-        source.mkdir()
-        files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
-        pack = ["tar", "-c", "--null", "-T", "-"]
-        packed = subprocess.run(pack, cwd=ROOT, input=files, capture_output=True, check=True)
-        subprocess.run(["tar", "-x", "-C", str(source)], input=packed.stdout, check=True)
+    """Build a distribution. Return its path in the output folder."""
+    source = place.source()
+    paths = {source: ".", os.environ.get("CARGO_HOME", Path.home() / ".cargo"): "cargo"}  # not into machine code
+    fixed = {
+        "SOURCE_DATE_EPOCH": str(place.epoch_s),
+        "RUSTFLAGS": " ".join(f"--remap-path-prefix={path}={name}" for path, name in paths.items()),
+    }
     command = [sys.executable, "-m", "build", kind, "--no-isolation", "--outdir", str(place.output), str(source)]
-    run(command, ROOT, environment=environment)
+    run(command, ROOT, environment=fixed | (environment or {}))
     (built,) = place.output.glob(pattern)
     return built
+
+
+def repacked(sdist: Path, epoch_s: int) -> Path:
+    """Pack a source distribution again, in order of name, with one time and no owner. Return its path.
+
+    setuptools packs generated files with the time of the build, and all with the name of the user.
+    """
+    with tarfile.open(sdist) as archive:
+        members = [(member, archive.extractfile(member)) for member in archive.getmembers()]
+        contents = {member.name: file.read() if file else b"" for member, file in members}
+    with (
+        sdist.open("wb") as out,
+        gzip.GzipFile("", "wb", fileobj=out, mtime=epoch_s) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as archive,
+    ):
+        for old, _ in sorted(members, key=lambda found: found[0].name):
+            new = tarfile.TarInfo(old.name)
+            new.type, new.size, new.mtime = old.type, len(contents[old.name]), epoch_s
+            new.mode = 0o755 if old.isdir() or old.mode & 0o100 else 0o644
+            archive.addfile(new, io.BytesIO(contents[old.name]))
+    return sdist
+
+
+def epoch_s() -> int:
+    """Return the time of what is built, in seconds since 1970."""
+    return int(os.environ.get("SOURCE_DATE_EPOCH") or run(["git", "log", "-1", "--format=%ct"], ROOT))
 
 
 def run(command: list[str], folder: Path, text: str = "", environment: dict[str, str] | None = None) -> str:
@@ -199,7 +262,8 @@ def engine_of(found: str) -> str:
 
 
 def size(path: Path) -> str:
-    return f"{path.name}, {path.stat().st_size / MB:.1f} MB"
+    size_mb = path.stat().st_size / MB
+    return f"{path.name}, {size_mb:.1f} MB" if size_mb >= 1 else f"{path.name}, {size_mb * 1000:.0f} kB"
 
 
 if __name__ == "__main__":
