@@ -14,7 +14,7 @@ from rich.table import Table
 from lmerge import terminal
 from lmerge.cli.connection import secured
 from lmerge.client.connection.streams import parse_targets
-from lmerge.errors import UsageError
+from lmerge.errors import Unavailable, UsageError
 from lmerge_controller.drill.aim import IN_SANDBOX, AimedDrill, at_described, at_kube, at_local_query, at_servers
 from lmerge_controller.drill.journal import default_folder, left_over
 from lmerge_controller.drill.kube_place import KubePlace
@@ -27,6 +27,7 @@ from lmerge_controller.drill.options import (
     KubeOption,
     NamespaceOption,
     ProtectedMerges,
+    PushGateway,
     QueryOption,
     ReleaseOption,
     ReportFile,
@@ -100,6 +101,7 @@ def run(
     html: ReportFile = None,
     junit: ReportFile = None,
     textfile: TextFile = None,
+    pushgateway: PushGateway = None,
     keep: KeptFolder = None,
     *,
     security: Any,
@@ -113,7 +115,7 @@ def run(
     place = KubePlace(namespace, release, query or "", kubeconfig) if kube else None
     aimed = _aimed(_Aim(server, target, query, state), security, place)
     chosen = [_limited(scenario, time_limit) for scenario in _chosen(names, file, aimed)]
-    written = ReportFiles(html, junit, textfile)
+    written = ReportFiles(html, junit, textfile, pushgateway)
     written.check()
     protected = aimed.protected(protect)
     watched = list(dict.fromkeys([*aimed.watched, *(watch or [])]))
@@ -129,11 +131,15 @@ def run(
         lambda one, report: drill_once(one, aimed.make, report, protected=protected, watched=watched, keep=keep),
         as_json,
     )
-    written.write(results)
     if as_json:
         terminal.json_lines(report_json(results))
     else:
         terminal.lines(summary_text(results))
+    terminal.flush()
+    try:
+        written.write(results)
+    except Unavailable as problem:
+        terminal.error(f"lmerge: {problem}")  # the verdict stands: the exit code is the drill's
     raise typer.Exit(exit_code(results))
 
 

@@ -50,6 +50,9 @@ TextFile = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Metrics for node_exporter's textfile collector; earlier counts go on."),
 ]
+PushGateway = Annotated[
+    str | None, typer.Option(metavar="URL", help="Push metrics to this Pushgateway, where nothing can scrape them.")
+]
 KeptFolder = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Keep recordings and logs here, a folder for each drill.")
 ]

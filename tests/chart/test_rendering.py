@@ -127,6 +127,17 @@ def test_a_drill_has_rights_only_where_it_may_break_pods_or_nodes() -> None:
         assert rules_of_the_drill(objects, "ClusterRole") == in_cluster
 
 
+def test_a_drill_reaches_its_pushgateway() -> None:
+    for url, port in (("http://push.monitoring:9091", 9091), ("https://push.example/base", 443), ("http://push", 80)):
+        objects = rendered(f"drill.pushgateway={url}")
+        (job,) = of_kind(objects, "CronJob")
+        (container,) = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+        assert f"--pushgateway={url}" in container["args"]
+        opened = [rule["ports"][0]["port"] for rule in one(objects, "NetworkPolicy", "-drill")["spec"]["egress"]]
+        assert port in opened
+    assert not any("pushgateway" in str(found) for found in of_kind(rendered(), "CronJob"))
+
+
 def test_a_drill_of_pods_names_its_release_and_has_credentials() -> None:
     (job,) = of_kind(rendered(*DRILLING), "CronJob")
     spec = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
