@@ -53,8 +53,8 @@ from lmerge_controller.drill.undo import undo_all
 
 TARGETS_MS: Final = {REPLICA_KILLED: 50.0, SERVER_KILLED: 100.0, DRAINED: 200.0, CUT: 200.0, UPGRADED: 200.0}
 # Of 200 faults. The control is none.
-WEIGHTS: Final = {REPLICA_KILLED: 145, SERVER_KILLED: 35, DRAINED: 8, CUT: 8, UPGRADED: 3}
-CONTROL_PART: Final = 0.15
+WEIGHTS: Final = {REPLICA_KILLED: 157, SERVER_KILLED: 27, DRAINED: 7, CUT: 7, UPGRADED: 2}
+CONTROL_PART: Final = 0.1
 REPLICAS: Final = 3
 EVENTS_PER_S: Final = 500
 RUN_ID: Final = "c1"

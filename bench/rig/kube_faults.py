@@ -30,13 +30,15 @@ DRAINED: Final = "node drained"
 CUT: Final = "node cut off by its link"
 UPGRADED: Final = "servers upgraded one by one"
 OUTAGE: Final = "API server and controllers gone"
-QUIET_S: Final = 4.0
+QUIET_S: Final = 3.0
 # The shorter ones pass while connections last; of the longer ones they are given up at both ends.
 CUT_S: Final = (3.0, 20.0)
 DRAINED_S: Final = 1.0
 NOTICE_S_MAX: Final = 15.0
 WHOLE_S_MAX: Final = 180.0
-OBSERVE_S: Final = 0.15
+# Each look costs a connection to each server.
+OBSERVE_S: Final = 0.25
+SETTLE_S: Final = 0.2
 COMMAND_S_MAX: Final = 120.0
 
 
@@ -73,6 +75,7 @@ class KubeBreaker:
     faults: list[InjectedFault] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self._began_s = 0.0
         self._place = KubePlace(self.release.namespace, RELEASE, QUERY)
         self._inject: dict[str, Callable[[], str]] = {
             REPLICA_KILLED: self._kill_replica,
@@ -86,10 +89,10 @@ class KubeBreaker:
 
     def inject(self, kind: str) -> InjectedFault:
         """Break, mend, and wait until all is whole. Raises RuntimeError if it does not become so."""
-        began_s = time.monotonic()
+        self._began_s = time.monotonic()
         victim = self._inject[kind]()
         self.await_whole(f"{kind}, {victim}")
-        fault = InjectedFault(kind, victim, began_s, time.monotonic() - began_s)
+        fault = InjectedFault(kind, victim, self._began_s, time.monotonic() - self._began_s)
         self.faults.append(fault)
         return fault
 
@@ -116,7 +119,9 @@ class KubeBreaker:
 
     def _kill(self, kind: str, index: int) -> str:
         step = DrillStep(FaultKind.KILL, StepVictim(VictimKind(kind), index + 1))
-        self._target().breaks[step.ability](index + 1, step)
+        target = self._target()
+        self._begin()
+        target.breaks[step.ability](index + 1, step)
         self._await_noticed(f"{kind} {index}")  # Kubernetes starts another: there is nothing to undo
         return f"{kind} {index}"
 
@@ -125,6 +130,7 @@ class KubeBreaker:
         number = self.random.randrange(target.numbers["node"]) + 1
         step = DrillStep(FaultKind.DRAIN, StepVictim(VictimKind.NODE, number))
         with self._locked():
+            self._begin()
             undo = target.breaks[step.ability](number, step)
             time.sleep(DRAINED_S)
             undo()
@@ -133,6 +139,7 @@ class KubeBreaker:
     def _cut(self) -> str:
         seconds = self.random.uniform(*CUT_S)
         with self._locked(), self._undone(self.commands.heal):
+            self._begin()
             shell(self.commands.cut)
             time.sleep(seconds)
         return f"for {seconds:.0f} s"
@@ -162,6 +169,11 @@ class KubeBreaker:
 
     # Parts.
 
+    def _begin(self) -> None:
+        """Begin the fault, when what its preparation costs is over."""
+        time.sleep(SETTLE_S)
+        self._began_s = time.monotonic()
+
     def _target(self) -> KubeRelease:
         return KubeRelease(self._place, self.journal, list(self.release.addresses), self.release.security)
 
@@ -182,6 +194,7 @@ class KubeBreaker:
         while not self._lacks():
             if time.monotonic() > until_s:
                 raise RuntimeError(f"{victim} was killed, and nothing was noticed for {NOTICE_S_MAX:.0f} s")
+            time.sleep(OBSERVE_S)
 
     @contextmanager
     def _undone(self, mending: str) -> Iterator[None]:
@@ -200,7 +213,9 @@ class KubeBreaker:
             yield
             return
         holder = subprocess.Popen(
-            ["flock", self.commands.lock, "sh", "-c", "echo held; cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            ["flock", "-o", self.commands.lock, "sh", "-c", "echo held; cat"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
         )
         try:
             assert holder.stdout is not None
