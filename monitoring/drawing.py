@@ -109,6 +109,10 @@ def _states(axes: Axes, panel: Any, series: Sequence[Drawn]) -> None:
 
 def _plain(axes: Axes, series: Sequence[Drawn]) -> None:
     axes.tick_params(labelsize=7)
+    if not axes.has_data():
+        axes.set_xticks([])
+        axes.text(0.5, 0.5, "no data", fontsize=9, ha="center", va="center", transform=axes.transAxes)
+        return
     axes.xaxis.set_major_formatter(_DATES.DateFormatter("%H:%M:%S"))
     axes.xaxis.set_major_locator(_DATES.AutoDateLocator(maxticks=6))
     axes.spines[["top", "right"]].set_visible(False)

@@ -1,4 +1,4 @@
-"""Replicas in Spark: do their parts reach the servers before the commits, and how far are they behind."""
+"""Replicas in Spark: do their parts reach the servers before the commits, do their drivers keep up."""
 
 from __future__ import annotations
 
@@ -54,11 +54,59 @@ _STAGING: Final = BoardRow(
     ),
 )
 
+_DRIVERS: Final = BoardRow(
+    "Do the drivers keep up?",
+    (
+        lines(
+            "Rows",
+            "How many rows a second does each query read?",
+            "sum by (query) (rate(lmerge_spark_input_rows_total[$__rate_interval]))",
+            "{{query}}",
+            "rowsps",
+        ),
+        lines(
+            "Duration of a trigger",
+            "How long did the last trigger take? Beyond its interval the query falls behind.",
+            "max by (query) (lmerge_spark_last_batch_seconds)",
+            "{{query}}",
+            "s",
+        ),
+        lines(
+            "Share of time in batches",
+            "Which share of its time does each query work? At 100 % it has no reserve.",
+            "sum by (query) (rate(lmerge_spark_batch_seconds_total[$__rate_interval]))",
+            "{{query}}",
+            "percentunit",
+        ),
+        lines(
+            "Time since the last trigger",
+            "How long ago did the last trigger begin? It grows while a batch runs or hangs.",
+            "max by (query) (time() - lmerge_spark_progress_timestamp_seconds)",
+            "{{query}}",
+            "s",
+        ),
+        lines(
+            "Heap of the JVM",
+            "How much heap do the drivers use?",
+            'max by (instance) (lmerge_spark_heap_bytes{kind="used"})',
+            "{{instance}}",
+            "bytes",
+        ),
+        lines(
+            "Garbage collection",
+            "Which share of the time do the drivers collect garbage?",
+            "sum by (instance) (rate(lmerge_spark_gc_seconds_total[$__rate_interval]))",
+            "{{instance}}",
+            "percentunit",
+        ),
+    ),
+)
+
 SPARK: Final = Board(
     "spark",
     "Spark",
-    "Do the parts of micro-batches reach the servers before their commits, and how far are the queries behind?",
+    "Do the parts of micro-batches reach the servers before their commits, and do the drivers keep up?",
     (Variable("merge", "lmerge_survivable_losses", is_many=True),),
-    (_STAGING,),
+    (_STAGING, _DRIVERS),
     (kills("$merge"), cutovers("$merge")),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from functools import cache
+from pathlib import Path
 
 from prometheus_client.core import Metric
 
@@ -15,6 +16,12 @@ from lmerge_controller.drill.report.metrics import report_metrics
 FROM_DRILLS = frozenset(re.findall(r"# TYPE (\w+)", report_metrics([])))
 FROM_CONTROLLERS = frozenset(("lmerge_controller_leader_bool",))
 """What alerts use of them; the proof by a real fault has it from a real controller."""
+FROM_SPARK = frozenset(
+    re.findall(
+        r"^\| `(lmerge_spark_\w+)` \|", (Path(__file__).parents[2] / "docs/metrics.md").read_text(), re.MULTILINE
+    )
+)
+"""As the page of metrics lists them; tests/spark compares it with what a driver exports."""
 FROM_PROMETHEUS = frozenset(("up",))
 """What Prometheus itself adds for each target."""
 
@@ -32,6 +39,7 @@ def exported_names() -> frozenset[str]:
 
     return (
         FROM_PROMETHEUS
+        | FROM_SPARK
         | FROM_DRILLS
         | FROM_CONTROLLERS
         | {
