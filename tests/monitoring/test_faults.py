@@ -279,13 +279,14 @@ async def namespaces(kube: KubeServer, *names: str) -> AsyncIterator[None]:
         await api.close()
 
 
-@contextmanager
-def controlling(kube: KubeServer, port: int, lease_namespace: str) -> Iterator[Daemon]:
-    """Run a controller of one namespace."""
+@asynccontextmanager
+async def controlling(kube: KubeServer, port: int, lease_namespace: str) -> AsyncIterator[Daemon]:
+    """Run a controller of one namespace. Fails at once if it does not start, as where something has taken its port."""
     options = ("--namespace", "one", "--lease-namespace", lease_namespace, "--http-port", str(port))
     command = [sys.executable, "-m", "lmerge", "controller", *options, "--kubeconfig", kube.kubeconfig]
     daemon = Daemon(command, kube.folder / f"controller-{port}.log")
     try:
+        await daemon.logged(r"operates one; (.*)/metrics")
         yield daemon
     finally:
         daemon.kill()
@@ -296,13 +297,17 @@ async def test_controllers_do_not_lead_while_the_api_server_is_frozen(program: P
     ports = free_port(), free_port()
     targets = {"controller": [f"127.0.0.1:{port}" for port in ports]}
     with kube_server(tmp_path) as kube:
-        async with namespaces(kube, "one"), Watched(program, tmp_path / "watched", targets) as watched:
-            with controlling(kube, ports[0], "one"), controlling(kube, ports[1], "one"):
-                await watched.holds("sum(lmerge_controller_leader_bool) == 1 and count(up == 1) == 3")
-                async with fault(watched, "LmergeControllerWithoutLeader", job="controller"):
-                    kube.freeze_api_server()
-                kube.thaw_api_server()
-                await watched.is_resolved("LmergeControllerWithoutLeader")
+        async with (
+            namespaces(kube, "one"),
+            Watched(program, tmp_path / "watched", targets) as watched,
+            controlling(kube, ports[0], "one"),
+            controlling(kube, ports[1], "one"),
+        ):
+            await watched.holds("sum(lmerge_controller_leader_bool) == 1 and count(up == 1) == 3")
+            async with fault(watched, "LmergeControllerWithoutLeader", job="controller"):
+                kube.freeze_api_server()
+            kube.thaw_api_server()
+            await watched.is_resolved("LmergeControllerWithoutLeader")
 
 
 @pytest.mark.long
@@ -311,11 +316,11 @@ async def test_controllers_that_were_killed_do_not_lead(program: Program, tmp_pa
     targets = {"controller": [f"127.0.0.1:{port}"]}
     with kube_server(tmp_path) as kube:
         async with namespaces(kube, "one"), Watched(program, tmp_path / "watched", targets) as watched:
-            with controlling(kube, port, "one") as daemon:
+            async with controlling(kube, port, "one") as daemon:
                 await watched.holds("lmerge_controller_leader_bool == 1")
                 async with fault(watched, "LmergeControllerWithoutLeader", job="controller"):
                     daemon.kill()
-            with controlling(kube, port, "one"):
+            async with controlling(kube, port, "one"):
                 await watched.is_resolved("LmergeControllerWithoutLeader")
 
 
@@ -324,13 +329,18 @@ async def test_two_controllers_with_different_leases_are_two_leaders(program: Pr
     ports = free_port(), free_port()
     targets = {"controller": [f"127.0.0.1:{port}" for port in ports]}
     with kube_server(tmp_path) as kube:
-        async with namespaces(kube, "one", "two"), Watched(program, tmp_path / "watched", targets) as watched:
-            with controlling(kube, ports[0], "one"):
-                await watched.holds("sum(lmerge_controller_leader_bool) == 1")
-                with controlling(kube, ports[1], "two"):
-                    async with fault(watched, "LmergeControllerTwoLeaders", severity="critical"):
-                        pass
-                await watched.is_resolved("LmergeControllerTwoLeaders")
+        async with (
+            namespaces(kube, "one", "two"),
+            Watched(program, tmp_path / "watched", targets) as watched,
+            controlling(kube, ports[0], "one"),
+        ):
+            await watched.holds("sum(lmerge_controller_leader_bool) == 1")
+            async with (
+                controlling(kube, ports[1], "two"),
+                fault(watched, "LmergeControllerTwoLeaders", severity="critical"),
+            ):
+                pass
+            await watched.is_resolved("LmergeControllerTwoLeaders")
 
 
 @contextmanager
