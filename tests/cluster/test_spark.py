@@ -1,7 +1,7 @@
 """Spark on a real cluster: drivers in client and in cluster mode, the controller, a cutover, and pods that are killed.
 
 One stream of departures goes on from the first test to the last, while what publishes it changes. One reader reads it,
-and its judge knows every row. The tests depend on each other and run in this order.
+and its judge knows every row. Each test starts what it needs and is not there, so that each can be run alone.
 """
 
 from __future__ import annotations
@@ -70,12 +70,19 @@ def goes_on(feed: DeparturesFeed, reader: DeparturesReader) -> None:
     reader.until(feed.grow(4))
 
 
+def client_mode(pods: SparkPods, replicas: int) -> None:
+    """Let so many drivers in client mode run."""
+    text = only(manifest("kubernetes.yaml", pods.namespace), "StatefulSet")
+    pods.namespace.kubectl("apply", "-f", "-", text=text.replace("replicas: 2", f"replicas: {replicas}"))
+    names = [f"departures-{number}" for number in range(replicas)]
+    eventually(lambda: pods.joined(*names), f"{', '.join(names)} are joined")
+
+
 def test_drivers_in_client_mode_make_executors_that_publish(
     pods: SparkPods, feed: DeparturesFeed, reader: DeparturesReader
 ) -> None:
     feed.grow(2)
-    pods.namespace.kubectl("apply", "-f", "-", text=only(manifest("kubernetes.yaml", pods.namespace), "StatefulSet"))
-    eventually(lambda: pods.joined("departures-0", "departures-1"), "both replicas are joined")
+    client_mode(pods, 2)
     goes_on(feed, reader)
     for replica in ("departures-0", "departures-1"):
         (executor,) = pods.executors(replica)
@@ -88,6 +95,8 @@ def test_drivers_in_client_mode_make_executors_that_publish(
 def test_an_executor_that_is_killed_is_made_again(
     pods: SparkPods, feed: DeparturesFeed, reader: DeparturesReader
 ) -> None:
+    client_mode(pods, 2)
+    goes_on(feed, reader)
     before = pods.executors("departures-0")
     pods.kill(*before)
     goes_on(feed, reader)
@@ -98,6 +107,8 @@ def test_a_driver_that_is_killed_continues_from_its_checkpoint(
     pods: SparkPods, feed: DeparturesFeed, reader: DeparturesReader
 ) -> None:
     """Each of the two in turn, so that the stream rests on the one that was started again."""
+    client_mode(pods, 2)
+    goes_on(feed, reader)
     for killed in ("departures-1", "departures-0"):
         executors = pods.executors(killed)
         pods.kill(killed)
@@ -109,16 +120,16 @@ def test_a_driver_that_is_killed_continues_from_its_checkpoint(
 def test_a_driver_in_cluster_mode_that_is_killed_is_submitted_again(
     pods: SparkPods, feed: DeparturesFeed, reader: DeparturesReader
 ) -> None:
-    pods.namespace.kubectl("scale", "statefulset/departures", "--replicas=1")
+    client_mode(pods, 1)
     pods.namespace.kubectl("apply", "-f", "-", text=manifest("cluster-mode.yaml", pods.namespace))
-    eventually(lambda: pods.joined("departures-0", "departures-c"), "the third replica is joined")
+    eventually(lambda: pods.joined("departures-c"), "the third replica is joined")
     goes_on(feed, reader)
     drivers, executors = pods.drivers("departures-c"), pods.executors("departures-c")
     assert (len(drivers), len(executors)) == (1, 1)
     pods.kill(*drivers)
     goes_on(feed, reader)
     eventually(lambda: pods.drivers("departures-c") - drivers, "another driver")
-    eventually(lambda: pods.joined("departures-0", "departures-c"), "the third replica is joined again")
+    eventually(lambda: pods.joined("departures-c"), "the third replica is joined again")
     pods.namespace.kubectl("delete", "statefulset/departures", "--wait=true")
     goes_on(feed, reader)
 
@@ -128,23 +139,32 @@ def status_of_query(pods: SparkPods) -> dict[str, object]:
     return found
 
 
+def controlled(pods: SparkPods, version: str) -> None:
+    """Wait until the controller's replicas of a version are joined, and no others."""
+    names = [f"departures-{version}-{index}" for index in (0, 1)]
+    eventually(lambda: pods.joined(*names), f"{', '.join(names)} are joined")
+    eventually(lambda: not pods.named(f"lmerge.dev/query={MERGE},lmerge.dev/version!={version}"), "others have left")
+
+
 def test_the_controller_keeps_two_drivers_joined(
     pods: SparkPods, feed: DeparturesFeed, reader: DeparturesReader
 ) -> None:
-    names = ("departures-update-0", "departures-update-1")
     pods.namespace.kubectl("apply", "-f", "-", text=manifest("replicated-query.yaml", pods.namespace))
-    eventually(lambda: pods.joined(*names, "departures-c"), "the controller's replicas are joined")
-    pods.namespace.kubectl("delete", "deployment/departures-submit", "--wait=true")
+    controlled(pods, "update")
+    pods.namespace.kubectl("delete", "deployment/departures-submit", "--ignore-not-found", "--wait=true")
     eventually(lambda: not pods.drivers("departures-c"), "the driver ends with the pod that submitted it")
     goes_on(feed, reader)
     (killed,) = pods.named("lmerge.dev/replica=departures-update-0")
     pods.kill(killed)
     goes_on(feed, reader)
     eventually(lambda: pods.named("lmerge.dev/replica=departures-update-0") - {killed}, "another driver")
-    eventually(lambda: pods.joined(*names), "both replicas are joined again")
+    controlled(pods, "update")
 
 
 def test_a_cutover_between_two_plans_of_spark(pods: SparkPods, feed: DeparturesFeed, reader: DeparturesReader) -> None:
+    if not pods.namespace.kubectl("get", "rq", "-o", "name"):
+        pods.namespace.kubectl("apply", "-f", "-", text=manifest("replicated-query.yaml", pods.namespace))
+    controlled(pods, "update")
     pods.namespace.kubectl("patch", "rq", MERGE, "--type=merge", "--patch", '{"spec": {"active": "append"}}')
 
     def is_done() -> bool:
@@ -152,7 +172,7 @@ def test_a_cutover_between_two_plans_of_spark(pods: SparkPods, feed: DeparturesF
         return status_of_query(pods).get("serving") == "append"
 
     eventually(is_done, "the other plan serves", within_s=2 * WITHIN_S)
-    eventually(lambda: pods.joined("departures-append-0", "departures-append-1"), "the first plan has left")
+    controlled(pods, "append")
     goes_on(feed, reader)
 
 
@@ -165,8 +185,9 @@ def test_nothing_was_lost_and_nothing_came_twice(
     assert found - feed.truth == {}, "more than the rows mean"
     assert feed.truth - found == {}, "lost"
     assert len(feed.truth) == 3 * feed.windows
-    pods.namespace.kubectl("delete", "rq", MERGE, "--wait=true")
-    pods.namespace.kubectl("wait", "--for=delete", "pod", "-l", "lmerge.dev/query=departures", "--timeout=120s")
+    pods.namespace.kubectl("delete", "rq", MERGE, "--ignore-not-found", "--wait=true")
+    pods.namespace.kubectl("delete", "statefulset,deployment", "-l", "!app.kubernetes.io/instance", "--wait=true")
+    pods.namespace.kubectl("wait", "--for=delete", "pod", "-l", f"lmerge.dev/query={MERGE}", "--timeout=120s")
     eventually(lambda: not pods.named("spark-role=executor"), "executors end with their drivers")
     pods.namespace.kubectl("delete", "pod/reader", "--wait=true")
     pods.namespace.helm("uninstall", RELEASE, "--wait")
