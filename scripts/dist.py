@@ -65,7 +65,7 @@ class Place:
         """Make a file in the output folder. Raises Failed if a second one, made elsewhere, is not the same bytes."""
         file = make(self)
         if self.is_twice:
-            work = self.work / "a second time"
+            work = self.work / "second time"
             second = make(replace(self, work=work, output=work / f"output-{file.name}"))
             if second.read_bytes() != file.read_bytes():
                 raise Failed(f"two builds of {file.name} differ")
@@ -208,7 +208,8 @@ def build(place: Place, kind: str, pattern: str, environment: dict[str, str] | N
     paths = {source: ".", os.environ.get("CARGO_HOME", Path.home() / ".cargo"): "cargo"}  # not into machine code
     fixed = {
         "SOURCE_DATE_EPOCH": str(place.epoch_s),
-        "RUSTFLAGS": " ".join(f"--remap-path-prefix={path}={name}" for path, name in paths.items()),
+        # Like RUSTFLAGS, for paths with spaces.
+        "CARGO_ENCODED_RUSTFLAGS": "\x1f".join(f"--remap-path-prefix={path}={name}" for path, name in paths.items()),
     }
     command = [sys.executable, "-m", "build", kind, "--no-isolation", "--outdir", str(place.output), str(source)]
     run(command, ROOT, environment=fixed | (environment or {}))
