@@ -115,8 +115,13 @@ def _failure(query: ReplicatedQuery, view: QueryView, attempt: CutoverAttempt) -
 
 
 def _has_ended(process: ObservedProcess, attempt: CutoverAttempt) -> bool:
-    """Whether a process of the attempt has ended, now or before. An end before the attempt does not count."""
+    """Whether a process of the attempt has ended, now or before. An end before the attempt does not count.
+
+    Nor does the end of a process that the attempt found ending: it was let go by a cutover before, away from here.
+    """
     if process.fingerprint != attempt.fingerprint:
+        return False
+    if process.phase is ProcessPhase.STOPPING and process.started_at_s < attempt.since_s:
         return False
     if process.exited_at_s is not None and process.exited_at_s < attempt.since_s - _CLOCKS_APART_S:
         return False

@@ -113,7 +113,7 @@ def _problems(
     for server in view.observed.servers:
         if not server.is_reachable:
             name, problem = server.address or "a server", server.problem or "it has not been started"
-            yield "ServerUnreachable", f"{name} does not answer: {problem}"
+            yield "ServerUnreachable", f"{name} gives no report: {problem}"
         elif server.store not in ("", "memory", "durable"):
             yield "StoreFailing", f"the store of {server.address}: {server.store}"
     for replica in view.replicas:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 import ticking_app
-from kubernetes_world import RELEASE, TestNamespace, objects, run
+from chart_world import ROOT
+from kubernetes_world import RELEASE, TestNamespace, blocks, objects, run
 
 NAME = "ticks"
 SOURCE = Path(ticking_app.__file__).read_text()
@@ -79,6 +80,16 @@ def test_another_controller_leads_after_a_kill_and_cuts_over(streams: TestNamesp
     assert leader(streams) not in ("", before)
     streams.kubectl("wait", "--for=delete", f"deployment/{NAME}-v1-0", f"deployment/{NAME}-v1-1", "--timeout=120s")
     assert {pod["metadata"]["labels"]["lmerge.dev/version"] for pod in pods(streams)} >= {"v2"}
+
+
+def test_the_commands_of_the_guide_cut_over(streams: TestNamespace) -> None:
+    (block,) = [found for found in blocks(ROOT / "docs" / "day-two.md") if "patch replicatedquery" in found]
+    for ours, own in (("--namespace streams", f"--namespace {streams.name}"), ("flights", NAME), ("v2", "v1")):
+        block = block.replace(ours, own)
+    printed = run("bash", "-c", f"set -euo pipefail\n{block}")
+    assert "CutoverBegun" in printed
+    assert "Serving" in printed
+    settled(streams, "v1")
 
 
 def test_a_query_that_is_deleted_takes_its_replicas_with_it(streams: TestNamespace) -> None:

@@ -10,7 +10,7 @@ from controller_world import SimulatedQuery, described
 from lmerge.core.elements import INF, NEG_INF
 from lmerge_controller.plan.actions import PromoteInput, ReplaceReplica, StartReplica, StopReplica, target_of
 from lmerge_controller.plan.conditions import ConditionStatus, ConditionType
-from lmerge_controller.plan.observed import ObservedQuery, ProcessPhase
+from lmerge_controller.plan.observed import ObservedProcess, ObservedQuery, ProcessPhase
 from lmerge_controller.plan.planning import plan
 from lmerge_controller.plan.record import AttemptStage
 
@@ -262,6 +262,34 @@ def test_a_death_while_promoting_goes_back() -> None:
     world.settle()
     assert world.serving() == {"v1": [0, 1]}
     assert world.harm == []
+
+
+def test_the_end_of_a_process_of_an_earlier_cutover_is_no_failure_of_this_one() -> None:
+    world = running()
+    world.query = described(active="v2")
+    begun = world.round()
+    version = world.query.version("v2")
+    assert version is not None
+    left = ObservedProcess(
+        "q-v2-1",
+        "left",
+        ProcessPhase.STOPPING,
+        "v2",
+        1,
+        version.fingerprint,
+        started_at_s=-60.0,
+        exits=1,
+        exit_code=137,
+    )  # of a Deployment that was deleted: its pod is killed after its grace
+    seen = world.observed()
+
+    def with_end(process: ObservedProcess) -> ObservedQuery:
+        others = tuple(found for found in seen.parts.replicas if found.name != process.name)
+        return replace(seen, parts=replace(seen.parts, replicas=(*others, process), record=begun.record))
+
+    assert plan(world.query, with_end(left)).record.attempt is not None
+    own = replace(left, started_at_s=seen.now_s + 1.0)
+    assert plan(world.query, with_end(own)).record.attempt is None  # one of this attempt that has died
 
 
 def test_a_description_that_goes_back_ends_the_cutover() -> None:
