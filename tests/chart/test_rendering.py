@@ -340,3 +340,12 @@ def test_checkov_finds_nothing(tmp_path: Path) -> None:
     command += ["--skip-check", ",".join(NOT_FOLLOWED)]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout
+
+
+def test_helm_test_ends_with_a_drill_unless_there_is_to_be_none() -> None:
+    def drills(*settings: str) -> list[list[str]]:
+        found = [pod for pod in of_kind(rendered(*settings), "Pod") if pod["metadata"]["name"].endswith("-test-drill")]
+        return [pod["spec"]["containers"][0]["args"] for pod in found]
+
+    assert drills() == [["drill", "run", "--server=$(LMERGE_SERVERS)", "kill-winner"]]
+    assert drills("tests.drill=null") == drills("tests.enabled=false") == drills("drill.enabled=false") == []

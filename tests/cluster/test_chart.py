@@ -64,7 +64,8 @@ def test_an_uninstall_leaves_nothing(installed: TestNamespace) -> None:
     for name in ("during-upgrade", "during-rollback"):
         installed.kubectl("delete", "pod,configmap", name, "--ignore-not-found")
     installed.helm("uninstall", RELEASE, "--wait", "--timeout", "120s")
-    installed.kubectl("delete", "pod,configmap", f"{RELEASE}-test", "--ignore-not-found")  # what helm test has made
+    for name in (f"{RELEASE}-test", f"{RELEASE}-test-drill"):  # what helm test has made
+        installed.kubectl("delete", "pod,configmap", name, "--ignore-not-found")
     installed.kubectl("wait", "--for=delete", "pod,pvc", "--all", "--timeout=90s")
     kinds = run("kubectl", "api-resources", "--namespaced", "--verbs=list", "-o", "name").split()
     kinds = [kind for kind in kinds if not kind.startswith("events")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,13 +15,19 @@ from kubernetes_world import IMAGE, RELEASE, TestNamespace, blocks, objects, run
 NAMESPACE = "streams"  # of the documents
 INSTALL = blocks(ROOT / "docs" / "install.md")
 DAY_TWO = blocks(ROOT / "docs" / "day-two.md")
+# From `helm install` to the verdict of the first drill.
+VERDICT_S_MAX = 300.0
 
 
 class GuideReader:
-    """Somebody who follows a document: in a folder with the chart, in a namespace of the test's own."""
+    """Somebody who follows a document: in a folder with the chart, in a namespace of the test's own.
+
+    ``took_s``: the seconds of each block of commands that was run.
+    """
 
     def __init__(self, namespace: TestNamespace) -> None:
         self.namespace = namespace
+        self.took_s: dict[str, float] = {}
         self.folder = namespace.folder / "reader"
         self.folder.mkdir()
         shutil.copytree(ROOT / "charts", self.folder / "charts")
@@ -49,7 +56,10 @@ class GuideReader:
         commands = block.replace(f"--namespace {NAMESPACE}", f"--namespace {self.namespace.name}")
         path = f"{self.folder / 'bin'}:{os.environ['PATH']}"
         script = f"set -euo pipefail\nexport PATH={path!r}\n{commands}"
-        return run("bash", "-c", script, cwd=self.folder)
+        began_s = time.monotonic()
+        printed = run("bash", "-c", script, cwd=self.folder)
+        self.took_s[block] = time.monotonic() - began_s
+        return printed
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +77,8 @@ def block_with(document: list[str], text: str) -> str:
 def test_install_and_check(reader: GuideReader) -> None:
     printed = reader.follow(block_with(INSTALL, "helm install"))
     assert "passed: 200 events, each once, while one of two replicas was killed" in printed
+    assert "PASSED   kill-winner" in printed
+    assert reader.took_s[block_with(INSTALL, "helm install")] <= VERDICT_S_MAX
     nodes = {
         found["spec"]["nodeName"]
         for found in objects("pod", "-n", reader.namespace.name, "-l", "app.kubernetes.io/component=server")

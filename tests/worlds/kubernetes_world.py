@@ -81,6 +81,10 @@ class TestNamespace:
     def add_values(self, **values: Any) -> None:
         self.values.write_text(yaml.safe_dump(yaml.safe_load(self.values.read_text()) | values))
 
+    def set_servers(self, **values: Any) -> None:
+        """Set values of the servers beside those that this cluster needs."""
+        self.add_values(servers=yaml.safe_load(self.values.read_text()).get("servers", {}) | values)
+
     def delete(self) -> None:
         run("kubectl", "delete", "namespace", self.name, "--wait=true", "--timeout=120s")
 
@@ -116,7 +120,7 @@ class TestNamespace:
     def start_stream(self, name: str, events: int) -> None:
         """Start the program of `helm test` as a pod of its own, for 10 ms an event."""
         hooks = yaml.safe_load_all(self.helm("get", "hooks", RELEASE))
-        found = {hook["kind"]: hook for hook in hooks if hook}
+        found = {hook["kind"]: hook for hook in hooks if hook and hook["metadata"]["name"] == f"{RELEASE}-test"}
         pod, program = found["Pod"], found["ConfigMap"]
         for made in (pod, program):
             made["metadata"] |= {"name": name, "namespace": self.name, "annotations": {}}
