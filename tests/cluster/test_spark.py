@@ -55,7 +55,9 @@ SHARED_KINDS = ("ServiceAccount", "Role", "RoleBinding", "PersistentVolumeClaim"
 
 @pytest.fixture(scope="module")
 def feed(volume: Path) -> DeparturesFeed:
-    return DeparturesFeed(volume / "input")
+    feed = DeparturesFeed(volume / "input")
+    feed.grow(2)  # a replica joins with its first rows
+    return feed
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +83,6 @@ def client_mode(pods: SparkPods, replicas: int) -> None:
 def test_drivers_in_client_mode_make_executors_that_publish(
     pods: SparkPods, feed: DeparturesFeed, reader: DeparturesReader
 ) -> None:
-    feed.grow(2)
     client_mode(pods, 2)
     goes_on(feed, reader)
     for replica in ("departures-0", "departures-1"):
