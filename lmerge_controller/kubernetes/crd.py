@@ -165,10 +165,16 @@ def _rules(rules: tuple[tuple[str, str], ...]) -> list[dict[str, str]]:
 
 
 def structural(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema of JSON Schema 2020-12 as a structural schema of Kubernetes."""
+    """Return a schema of JSON Schema 2020-12 as a structural schema of Kubernetes.
+
+    A default that means the same as no value is left out. The API server writes defaults into every description, and
+    a controller older than the definition, as behind a rollback, refuses fields that it does not know.
+    """
     made: dict[str, Any] = {}
     for key, value in schema.items():
         if key in ("$schema", "title") or (key == "additionalProperties" and value is False):
+            continue
+        if key == "default" and value == []:
             continue
         if key == "properties":
             made[key] = {name: structural(part) for name, part in value.items()}
