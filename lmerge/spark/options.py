@@ -56,7 +56,9 @@ VE: Final = "lmerge_ve"
 # The function by which a query leaves out events that are not needed any more (``skipping``).
 SKIP_FILTER: Final = "lmerge_skip_filter"
 
-CONNECTION: Final = frozenset({"servers", "merge", "ca", "cert", "key", "token_file", "tls", "insecure", "server_name"})
+CONNECTION: Final = frozenset(
+    {"servers", "merge", "ca", "cert", "key", "token_file", "tls", "insecure", "server_name", "server_names"}
+)
 SINK: Final = CONNECTION | {
     "replica",
     "mode",
@@ -227,11 +229,19 @@ class OptionReader:
     def security(self) -> Security | None:
         """Return the security settings of the options and of this process's environment."""
         over: dict[str, Any] = {name: self.text(name) for name in ("ca", "cert", "key", "token_file", "server_name")}
-        over |= {"tls": self.flag("tls"), "insecure": self.flag("insecure")}
+        over |= {"tls": self.flag("tls"), "insecure": self.flag("insecure"), "server_names": self._server_names()}
         try:
             return Security.from_environment(**over)
         except UsageError as problem:
             raise UsageError(f"{self._what}: options ca, cert, key, token_file: {problem}") from None
+
+    def _server_names(self) -> dict[str, str]:
+        """Return the names in certificates by address, from a JSON object."""
+        text = self.text("server_names")
+        names: dict[str, str] = {} if text is None else self._json("server_names", text, dict)
+        if not all(isinstance(name, str) for name in names.values()):
+            raise UsageError(f"{self._what}: option server_names is {text!r:.40}: it gives a name for each HOST:PORT")
+        return names
 
     def _json(self, name: str, text: str, kind: type) -> Any:
         try:

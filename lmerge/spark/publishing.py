@@ -98,7 +98,7 @@ def publish(
     Raises UsageError, naming the argument, or the expression of the plan that would differ between replicas.
     """
     _check(df, mode, late, running.output_mode)
-    secured = _security_options(security)
+    secured = security_options(security)
     register(df.sparkSession)
     payload = replace(payload, columns=_payload_names(df, (vs, ve, kind), payload.columns))
     stable_lag_us = None if stable_lag is None else duration_us(stable_lag)
@@ -129,7 +129,7 @@ def _check(df: DataFrame, mode: str, late: str | None, output_mode: str | None) 
         raise UsageError("cannot publish: the DataFrame is not a streaming one; read it with spark.readStream")
 
 
-def _security_options(security: Security | None) -> dict[str, Any]:
+def security_options(security: Security | None) -> dict[str, Any]:
     """Return the security settings as options, which executors and the agent read. Raises UsageError for a token."""
     if security is None:
         return {}
@@ -139,7 +139,8 @@ def _security_options(security: Security | None) -> dict[str, Any]:
             "or set LMERGE_TOKEN in the environment of the driver and the executors"
         )
     given = {field.name: getattr(security, field.name) for field in fields(security)}
-    return {name: value for name, value in given.items() if value}
+    names = json.dumps(dict(security.server_names)) if security.server_names else None
+    return {name: value for name, value in (given | {"server_names": names}).items() if value}
 
 
 def _plan_options(facts: PlanFacts, kept: Sequence[str]) -> dict[str, Any]:

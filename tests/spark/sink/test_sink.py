@@ -32,6 +32,7 @@ from lmerge.core.elements import INF, Adjust, Insert, Stable
 from lmerge.errors import UsageError
 from lmerge.spark import Payload, Running
 from lmerge.spark.options import duration_us, moment_us, sink_options
+from lmerge.spark.publishing import security_options
 from lmerge.spark.sink import agent
 from lmerge.spark.sink.committer import seed_of
 from lmerge.spark.sink.watermark import batch_watermark_us, query_id
@@ -57,9 +58,17 @@ def test_options_are_one_however_they_are_written() -> None:
     assert sink_options({**GIVEN, "join_at": "1970-01-01T00:00:01Z"}).join_at == S
 
 
+def test_security_is_the_same_behind_options() -> None:
+    security = Security(ca="/ca", tls=True, server_name="m", server_names={"h1:1": "one", "h2:2": "two"})
+    options = sink_options({**GIVEN, **{name: str(value) for name, value in security_options(security).items()}})
+    assert options.security == security
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
+        ({"server_names": "h1:1=one"}, "option server_names cannot be read as JSON"),
+        ({"server_names": '{"h1:1": 1}'}, "it gives a name for each HOST:PORT"),
         ({"servers": ""}, "option servers is missing"),
         ({"servers": "a,a"}, "option servers: a server stands twice"),
         ({"merge": " "}, "option merge is missing"),
