@@ -119,10 +119,10 @@ class KubeBreaker:
 
     def _kill(self, kind: str, index: int) -> str:
         step = DrillStep(FaultKind.KILL, StepVictim(VictimKind(kind), index + 1))
-        target = self._target()
+        target, before = self._target(), self._reports()
         self._begin()
         target.breaks[step.ability](index + 1, step)
-        self._await_noticed(f"{kind} {index}")  # Kubernetes starts another: there is nothing to undo
+        self._await_noticed(f"{kind} {index}", before)  # Kubernetes starts another: there is nothing to undo
         return f"{kind} {index}"
 
     def _drain(self) -> str:
@@ -188,10 +188,13 @@ class KubeBreaker:
             self.release.addresses, MERGE, self.replicas, security=self.release.security, lag_max=LAG_US_MAX
         )
 
-    def _await_noticed(self, victim: str) -> None:
-        """Wait until the servers show the fault. A fault without an effect would prove nothing."""
+    def _await_noticed(self, victim: str, before: MergeReports) -> None:
+        """Wait until the servers show the fault. A fault without an effect would prove nothing.
+
+        A replica may be back between two looks; then its incarnation is another one.
+        """
         until_s = time.monotonic() + NOTICE_S_MAX
-        while not self._lacks():
+        while not (self._lacks() or self._reports().came_back_since(before)):
             if time.monotonic() > until_s:
                 raise RuntimeError(f"{victim} was killed, and nothing was noticed for {NOTICE_S_MAX:.0f} s")
             time.sleep(OBSERVE_S)

@@ -61,6 +61,7 @@ def _report(server: str, merge: str, security: Any, lag_max: int | None) -> Serv
         merge,
         joined=frozenset(item.replica for item in found.inputs if _counts(item, output, lag_max)),
         won=tuple((item.replica, item.won) for item in found.inputs),
+        incarnations=tuple((item.replica, item.incarnation) for item in found.inputs),
         survives_losses=found.survives_losses,
         divergence_policy=found.divergence_policy,
         store=found.store,

@@ -22,7 +22,7 @@ class ServerReport:
     """What one server reports of one merge. ``problem``: why it could not be asked, or empty.
 
     ``joined``: names of the inputs that could carry the output alone; ``won``: elements of the output that each input
-    has caused; ``survives_losses``: so many inputs may be lost.
+    has caused; ``incarnations``: that of each attached input; ``survives_losses``: so many inputs may be lost.
     """
 
     address: str
@@ -30,6 +30,7 @@ class ServerReport:
     problem: str = ""
     joined: frozenset[str] = frozenset()
     won: tuple[tuple[str, int], ...] = ()
+    incarnations: tuple[tuple[str, int], ...] = ()
     survives_losses: int = 0
     divergence_policy: str = ""
     store: str = ""
@@ -59,6 +60,17 @@ class MergeReports:
             if missing:
                 found.append(f"server {server.address}: {', '.join(missing)} not joined")
         return found
+
+    def came_back_since(self, earlier: MergeReports) -> bool:
+        """Return whether an input has attached again since: at some server it has another incarnation."""
+        before = {
+            (server.address, name): number for server in earlier.answering for name, number in server.incarnations
+        }
+        return any(
+            before.get((server.address, name), number) != number
+            for server in self.answering
+            for name, number in server.incarnations
+        )
 
     def winner(self) -> str:
         """Return the joined replica that has caused most of the output, over all servers."""

@@ -110,3 +110,17 @@ def test_a_fault_without_an_effect_is_not_noticed() -> None:
     assert is_noticed(full, ["2"], replace(PROBE, servers=(ONE, replace(TWO, store="disk full"))))
     slow = DrillStep(FaultKind.SLOW, StepVictim(VictimKind.REPLICA, 1))
     assert is_noticed(slow, ["a"], PROBE)
+
+
+def test_an_input_that_was_away_between_two_looks_has_another_incarnation() -> None:
+    def reports(first: int, second: int) -> MergeReports:
+        servers = [
+            replace(ONE, address=f"s{n}", incarnations=(("a", at), ("b", 7))) for n, at in ((1, first), (2, second))
+        ]
+        return MergeReports("probe", tuple(servers), NAMES)
+
+    assert not reports(3, 4).came_back_since(reports(3, 4))
+    assert reports(3, 5).came_back_since(reports(3, 4))
+    away = replace(reports(3, 4), servers=(ServerReport("s1", "probe", problem="gone"), reports(3, 4).servers[1]))
+    assert not away.came_back_since(reports(3, 4))
+    assert not reports(3, 4).came_back_since(away)  # nothing is known of the time before
