@@ -35,6 +35,7 @@ MEASURES: Final[dict[str, tuple[str, ...]]] = {
     "core_stable": _CORE,
     "core_throughput": _CORE,
     "divergence": _SERVICE,
+    "drills": (*_SERVICE, "lmerge_controller"),
     "durability": _SERVICE,
     "feedback": _KILLS,
     "kills": _KILLS,
@@ -50,7 +51,9 @@ MEASURES: Final[dict[str, tuple[str, ...]]] = {
     "spark_merge": (*_CORE, "lmerge/spark"),
     "spark_sink": _SPARK,
     "spark_source": _SPARK,
+    "status_page": _SERVICE,
     "subscribers": _SERVICE,
+    "up": (*_SERVICE, "lmerge_controller", "lmerge_replicas", "examples/flights.yaml"),
 }
 # A comparison of two commits is no figure of the present one.
 NO_FIGURES: Final = ("against",)
