@@ -26,21 +26,24 @@ class TimeUnit(str, Enum):
     SECONDS = "s"
 
 
+# As ``asked_metrics`` and ``lmerge.spark`` read them.
+PORT_VARIABLE: Final = "LMERGE_METRICS_PORT"
+HOST_VARIABLE: Final = "LMERGE_METRICS_HOST"
+UNIT_VARIABLE: Final = "LMERGE_METRICS_UNIT"
+
 _PORT: Final = typer.Option(
     help="Serve metrics of this process at /metrics; 0: any free port.",
-    envvar="LMERGE_METRICS_PORT",
+    envvar=PORT_VARIABLE,
     min=0,
     max=65535,
     rich_help_panel="Metrics",
 )
 _HOST: Final = typer.Option(
-    help="The address on which they are served, without encryption.",
-    envvar="LMERGE_METRICS_HOST",
-    rich_help_panel="Metrics",
+    help="The address on which they are served, without encryption.", envvar=HOST_VARIABLE, rich_help_panel="Metrics"
 )
 _UNIT: Final = typer.Option(
     help="Measure freshness: the stream's times are these units since 1970.",
-    envvar="LMERGE_METRICS_UNIT",
+    envvar=UNIT_VARIABLE,
     rich_help_panel="Metrics",
 )
 _OPTIONS: Final[tuple[Option, ...]] = (
@@ -70,8 +73,8 @@ def measured_later(command: Callable[..., None]) -> Callable[..., None]:
         if values["metrics_port"] is None:
             return {}
         unit = values["metrics_time_unit"]
-        asked = {"LMERGE_METRICS_PORT": str(values["metrics_port"]), "LMERGE_METRICS_HOST": values["metrics_host"]}
-        return asked if unit is None else asked | {"LMERGE_METRICS_TIME_UNIT": unit.value}
+        asked = {PORT_VARIABLE: str(values["metrics_port"]), HOST_VARIABLE: values["metrics_host"]}
+        return asked if unit is None else asked | {UNIT_VARIABLE: unit.value}
 
     return with_options(command, "metrics", _OPTIONS, convert)
 

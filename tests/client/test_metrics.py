@@ -12,12 +12,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import typer
 from cli_world import LMERGE, Served
 from client_world import MERGE, World
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
+from typer.testing import CliRunner
 
 from lmerge import clock
+from lmerge.cli.measured import measured_later
 from lmerge.client import AsyncPublisher, AsyncSubscriber, Publisher, Subscriber
 from lmerge.client.metrics import ClientMetrics, asked_metrics, export
 from lmerge.client.relay import Relay
@@ -182,6 +185,23 @@ def test_a_port_of_the_environment_that_is_none_is_an_error_that_names_it(port: 
 
 def test_an_environment_that_asks_for_nothing_serves_nothing() -> None:
     assert asked_metrics({"LMERGE_METRICS_PORT": " ", "LMERGE_METRICS_UNIT": "us"}) is None
+
+
+def test_options_reach_a_publisher_that_reads_the_environment() -> None:
+    asked: dict[str, str] = {}
+
+    @measured_later
+    def command(*, metrics: dict[str, str]) -> None:
+        asked.update(metrics)
+
+    app = typer.Typer()
+    app.command()(command)
+    result = CliRunner().invoke(app, ["--metrics-port", "0", "--metrics-time-unit", "ms"])
+    assert result.exit_code == 0, result.output
+    assert sorted(asked.values()) == ["0", "127.0.0.1", "ms"]
+    wrong = {name: "days" if value == "ms" else value for name, value in asked.items()}
+    with pytest.raises(UsageError, match="unknown unit of time 'days'"):
+        asked_metrics(wrong)
 
 
 def url_of(process: subprocess.Popen[str]) -> str:
