@@ -31,7 +31,7 @@ from lmerge.addresses import check_address
 from lmerge.errors import LmergeError, UsageError
 from lmerge_controller.drill.journal import UndoJournal
 from lmerge_controller.drill.scenario import DrillStep
-from lmerge_controller.drill.targets.target import Break, Undo
+from lmerge_controller.drill.targets.target import AddressedTarget, Break, Undo
 from lmerge_controller.drill.undo import run_command
 
 # Draining a node, and waiting until pods are ready again, takes minutes.
@@ -111,23 +111,16 @@ def target_of_file(path: Path) -> TargetDescription:
     )
 
 
-class DescribedTarget:
+class DescribedTarget(AddressedTarget):
     """Servers and commands from a description."""
 
     def __init__(self, description: TargetDescription, security: Any, journal: UndoJournal) -> None:
-        self._description, self._security, self._journal = description, security, journal
+        super().__init__(description.servers, security)
+        self._description, self._journal = description, journal
 
     @property
     def title(self) -> str:
         return f"servers {', '.join(self._description.servers)}"
-
-    @property
-    def addresses(self) -> list[str]:
-        return list(self._description.servers)
-
-    @property
-    def security(self) -> Any:
-        return self._security
 
     @property
     def breaks(self) -> Mapping[str, Break]:
@@ -137,9 +130,6 @@ class DescribedTarget:
     def numbers(self) -> Mapping[str, int]:
         about = self._description
         return {"server": len(about.servers), "input": about.inputs, "node": len(about.nodes), "api-server": 1}
-
-    def check(self) -> None:
-        """Do nothing: whoever runs the servers keeps them."""
 
     def _break(self, number: int, step: DrillStep) -> Undo:
         breaking, undoing = (self._filled(argv, number) for argv in self._description.breaks[step.ability])

@@ -15,7 +15,7 @@ from lmerge_controller.drill.journal import UndoJournal
 from lmerge_controller.drill.kube_calls import cordon, cordoned_nodes, evict_pod, is_ready, kill_pod, pods, uncordon
 from lmerge_controller.drill.kube_place import KubePlace
 from lmerge_controller.drill.scenario import DrillStep
-from lmerge_controller.drill.targets.target import Break, Undo
+from lmerge_controller.drill.targets.target import AddressedTarget, Break, Undo
 from lmerge_controller.kubernetes.api import Json
 from lmerge_controller.kubernetes.api_errors import NotAllowed
 from lmerge_controller.kubernetes.manifests import QUERY_LABEL, REPLICA_LABEL
@@ -28,14 +28,14 @@ EVICTED_S_MAX: Final = 180.0
 PORT: Final = 7171
 
 
-class KubeRelease:
+class KubeRelease(AddressedTarget):
     """The pods of a release. ``addresses``: its servers as clients reach them, in their order; empty: by DNS."""
 
     def __init__(self, place: KubePlace, journal: UndoJournal, addresses: list[str], security: Any = None) -> None:
         """Read what runs. Raises UsageError, ApiProblem."""
-        self._place, self._journal, self._security = place, journal, security
+        self._place, self._journal = place, journal
         servers = server_pods(place)
-        self._addresses = addresses or [address_of(pod) for pod in servers]
+        super().__init__(addresses or [address_of(pod) for pod in servers], security)
         if len(self._addresses) != len(servers):
             raise UsageError(f"{len(self._addresses)} servers are given, and {self._title} has {len(servers)}")
         self._servers = [str(pod["metadata"]["name"]) for pod in servers]
@@ -45,14 +45,6 @@ class KubeRelease:
     @property
     def title(self) -> str:
         return f"{self._title} on Kubernetes"
-
-    @property
-    def addresses(self) -> list[str]:
-        return self._addresses
-
-    @property
-    def security(self) -> Any:
-        return self._security
 
     @property
     def breaks(self) -> Mapping[str, Break]:
@@ -66,9 +58,6 @@ class KubeRelease:
     @property
     def numbers(self) -> Mapping[str, int]:
         return {"server": len(self._servers), "input": len(self._inputs), "node": len(self._nodes)}
-
-    def check(self) -> None:
-        """Do nothing: Kubernetes keeps the pods."""
 
     @property
     def _title(self) -> str:

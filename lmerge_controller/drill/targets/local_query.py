@@ -17,7 +17,7 @@ from lmerge.errors import Unavailable, UsageError
 from lmerge_controller.drill.journal import UndoJournal
 from lmerge_controller.drill.process_marks import mark_of
 from lmerge_controller.drill.scenario import DrillStep
-from lmerge_controller.drill.targets.target import Break, Undo
+from lmerge_controller.drill.targets.target import AddressedTarget, Break, Undo
 from lmerge_controller.drill.undo import continue_group
 from lmerge_controller.local.process_table import ProcessId
 from lmerge_controller.local.state_folder import StateFolder
@@ -28,16 +28,16 @@ POLL_S: Final = 0.02
 RESTART_S_MAX: Final = 90.0
 
 
-class LocalQueryTarget:
+class LocalQueryTarget(AddressedTarget):
     """The processes of one query. Servers that it does not run itself cannot be broken."""
 
     def __init__(self, folder: StateFolder, journal: UndoJournal, security: Any = None) -> None:
         """Read what runs. Raises UsageError if the query is not up, or is about to change."""
-        self._folder, self._journal, self._security = folder, journal, security
+        self._folder, self._journal = folder, journal
         status = status_of_query(folder)
         if status.is_true("Progressing"):
             raise UsageError(f"{folder.name} is about to change: {status.condition('Progressing')['message']}")
-        self._addresses = list(status.addresses)
+        super().__init__(status.addresses, security)
         self._names = {
             "server": _names(status, "server"),
             "input": [name for name in _names(status, "replica") if name in status.joined],
@@ -47,14 +47,6 @@ class LocalQueryTarget:
     @property
     def title(self) -> str:
         return f"query {self._folder.name} of lmerge up, servers {', '.join(self._addresses)}"
-
-    @property
-    def addresses(self) -> list[str]:
-        return self._addresses
-
-    @property
-    def security(self) -> Any:
-        return self._security
 
     @property
     def breaks(self) -> Mapping[str, Break]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from lmerge_controller.drill.scenario import DrillStep
@@ -38,3 +38,21 @@ class DrillTarget(Protocol):
 
     def check(self) -> None:
         """Raise LmergeError if a part has ended that the drill did not break."""
+
+
+class AddressedTarget:
+    """The servers of a target that knows them from its beginning, and keeps none of them running itself."""
+
+    def __init__(self, addresses: Sequence[str], security: Any) -> None:
+        self._addresses, self._security = list(addresses), security
+
+    @property
+    def addresses(self) -> list[str]:
+        return self._addresses
+
+    @property
+    def security(self) -> Any:
+        return self._security
+
+    def check(self) -> None:
+        """Do nothing: others keep the servers."""
