@@ -240,7 +240,7 @@ class Settings:
 
     # A stream without any message is not a publisher.
     attach_timeout_s: float = 30.0
-    # So long does a stream that ended for good wait until its publisher has read the reason.
+    # How long a stream that ended for good waits until its publisher has read the reason.
     end_read_timeout_s: float = 5.0
     # A peer that vanished silently is noticed within the sum of the two.
     keepalive_s: float = 10.0
