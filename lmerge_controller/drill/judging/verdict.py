@@ -45,6 +45,11 @@ class FaultRecord:
     recovered_s: float | None = None
     problem: str = ""
 
+    def pause_ms(self, times_s: Sequence[float], *, ended_s: float) -> float:
+        """Return the longest pause, in milliseconds, that begins between the fault and the end of what it disturbs."""
+        until_s = max(self.until_s, self.recovered_s or 0.0) + SETTLE_S
+        return longest_pause_ms(times_s, self.at_s, until_s, ended_s=ended_s)
+
 
 @dataclass(frozen=True)
 class FaultWindow:
@@ -94,11 +99,7 @@ def judged(
 
 
 def _window(findings: ProbeFindings, fault: FaultRecord, ended_s: float) -> FaultWindow:
-    until_s = max(fault.until_s, fault.recovered_s or 0.0) + SETTLE_S
-    pause, stall = (
-        longest_pause_ms(times, fault.at_s, until_s, ended_s=ended_s)
-        for times in (findings.arrivals_s, findings.progress_s)
-    )
+    pause, stall = (fault.pause_ms(times, ended_s=ended_s) for times in (findings.arrivals_s, findings.progress_s))
     recovery = None if fault.recovered_s is None else max(0.0, fault.recovered_s - fault.until_s)
     return FaultWindow(fault, pause, stall, recovery)
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from lmerge_controller.drill.judging.pauses import gaps_ms, longest_pause_ms
-from lmerge_controller.drill.judging.verdict import SETTLE_S, FaultRecord
+from lmerge_controller.drill.judging.pauses import gaps_ms
+from lmerge_controller.drill.judging.verdict import FaultRecord
 
 # A stable point that moved less often before the first fault has no pace that it could have lost.
 MOVES_MIN: Final = 2
@@ -74,10 +74,8 @@ def has_gone_on(stream: WatchedStream, faults: Sequence[FaultRecord]) -> bool:
 
 
 def _window(stream: WatchedStream, fault: FaultRecord, ended_s: float) -> WatchedWindow:
-    until_s = max(fault.until_s, fault.recovered_s or 0.0) + SETTLE_S
-    pause_ms = longest_pause_ms(stream.arrivals_s, fault.at_s, until_s, ended_s=ended_s)
-    stall_ms = longest_pause_ms(stream.progress_s, fault.at_s, until_s, ended_s=ended_s)
-    return WatchedWindow(fault, pause_ms, stall_ms)
+    pause, stall = (fault.pause_ms(times, ended_s=ended_s) for times in (stream.arrivals_s, stream.progress_s))
+    return WatchedWindow(fault, pause, stall)
 
 
 def _reasons(stream: WatchedStream, faults: Sequence[FaultRecord]) -> list[str]:
