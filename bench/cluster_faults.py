@@ -5,8 +5,9 @@ certificates and tokens, two controllers, and a ReplicatedQuery of three replica
 events/s in different physical forms. The drill's reader reads both servers from this machine, which must route to the
 cluster's services; the drill's judge compares every event with the truth. Faults in an order drawn from a seed: a
 replica's pod killed (no grace period), a server's pod killed, a node drained, a node cut off by its link for 3 to 20 s,
-the servers upgraded one by one, and, as a control, nothing for some seconds. At the end the API server and the
-controllers are gone for minutes. The next fault comes when every replica counts at both servers again.
+the servers upgraded one by one, and two controls: nothing for some seconds, and the kill of a pod that has nothing to
+do with the stream, which shows what the start of a pod costs those that share its cores. At the end the API server and
+the controllers are gone for minutes. The next fault comes when every replica counts at both servers again.
 
 Counted: the longest time without output from the fault until all is whole again, and half a second more. What only a
 command reaches is left out without its commands: --cut and --heal, --stop-api and --start-api.
@@ -30,6 +31,7 @@ from typing import Final
 
 from bench.harness import BenchReport, Panel, begin, bench_parser, plot
 from bench.rig.kube_faults import (
+    CONTROLS,
     CUT,
     DRAINED,
     OUTAGE,
@@ -40,7 +42,7 @@ from bench.rig.kube_faults import (
     UserCommands,
 )
 from bench.rig.kube_release import BenchRelease, bench_release, command, listed
-from bench.rig.stalls import CONTROL, InjectedFault, add_distribution, add_rows, cpu_seconds, verdict
+from bench.rig.stalls import InjectedFault, add_distribution, add_rows, cpu_seconds, verdict
 from lmerge.core.elements import NEG_INF
 from lmerge_controller.drill.journal import UndoJournal
 from lmerge_controller.drill.judging.judge import DeliveredElement, ProbeFindings, ProbeJudge
@@ -52,7 +54,7 @@ from lmerge_controller.drill.probe.trace import read_trace
 from lmerge_controller.drill.undo import undo_all
 
 TARGETS_MS: Final = {REPLICA_KILLED: 50.0, SERVER_KILLED: 100.0, DRAINED: 200.0, CUT: 200.0, UPGRADED: 200.0}
-# Of 199 faults; the last of 200 is the outage. The control is none.
+# Of 199 faults; the last of 200 is the outage. The controls are none.
 WEIGHTS: Final = {REPLICA_KILLED: 161, SERVER_KILLED: 24, DRAINED: 6, CUT: 6, UPGRADED: 2}
 CONTROL_PART: Final = 0.08
 REPLICAS: Final = 3
@@ -71,7 +73,7 @@ def drawn(faults: int, has_outage: bool, lacking: Sequence[str], random: Random)
     # A drained node has no replicas. The next kill gives it one back, so that a cut leaves one on each side.
     counts[REPLICA_KILLED] -= counts[DRAINED]
     blocks = [block_of(kind) for kind, count in counts.items() for _ in range(count)]
-    blocks += [[CONTROL]] * max(1, int(faults * CONTROL_PART))
+    blocks += [[control] for control in CONTROLS] * max(1, int(faults * CONTROL_PART))
     random.shuffle(blocks)
     kinds = [kind for block in blocks for kind in block]
     return [*kinds, *([OUTAGE] if has_outage else [])]
@@ -116,6 +118,7 @@ def broken(
     """Run the query under the faults. Return them, the findings, the gaps reported, and the end (monotonic)."""
     truth = ProbeTruth(int((time.time() + START_S) * 1e6), EVENTS_PER_S, seed=options.seed)
     release.start_query(truth, REPLICAS)
+    release.start_bystander(options.image)
     with UndoJournal(folder / "faults.journal") as journal:
         fleet = ProbeFleet(RUN_ID, release.addresses, folder, journal, security=release.security)
         try:
@@ -146,11 +149,11 @@ def broken(
 
 
 def add_results(report: BenchReport, pauses: dict[str, list[float]], faults: Sequence[InjectedFault]) -> None:
-    """Add rows and verdicts of each kind, and the control's."""
-    for kind in [kind for kind in (*WEIGHTS, OUTAGE, CONTROL) if kind in pauses]:
+    """Add rows and verdicts of each kind, and rows of the controls."""
+    for kind in [kind for kind in (*WEIGHTS, OUTAGE, *CONTROLS) if kind in pauses]:
         add_rows(report, kind, pauses[kind])
         whole_s = [fault.whole_s for fault in faults if fault.kind == kind]
-        if kind != CONTROL:
+        if kind not in CONTROLS:
             report.add(f"{kind}: all whole again after", [median(whole_s)], "s")
         if kind in TARGETS_MS:
             verdict(report, kind, pauses[kind], TARGETS_MS[kind])
@@ -164,7 +167,7 @@ def _options() -> argparse.Namespace:
     parser = bench_parser(__doc__, "cluster_faults")
     parser.add_argument("--faults", type=int, default=200, help="how many (%(default)s)")
     parser.add_argument("--seed", type=int, default=14, help="from which the faults are drawn (%(default)s)")
-    parser.add_argument("--only", action="append", choices=[*WEIGHTS, CONTROL], help="this kind alone; repeatable")
+    parser.add_argument("--only", action="append", choices=[*WEIGHTS, *CONTROLS], help="this kind alone; repeatable")
     parser.add_argument("--image", default="docker.io/local/lmerge:dev", help="that the nodes have (%(default)s)")
     parser.add_argument("--values", action="append", default=[], metavar="FILE", help="further values of the chart")
     parser.add_argument("--volumes", type=Path, metavar="DIR", help="that all nodes share, if there is no StorageClass")
@@ -206,7 +209,7 @@ def main() -> int:
             after = cpu_seconds()
     pauses = pauses_of(found.arrivals_s, faults, ended_s)
     add_results(report, pauses, faults)
-    counts = Counter(fault.kind for fault in faults if fault.kind != CONTROL)
+    counts = Counter(fault.kind for fault in faults if fault.kind not in CONTROLS)
     report.note(
         f"{counts.total()} faults from seed {options.seed}, {found.delivered:,} of {found.expected:,} events: "
         + ", ".join(f"{count} {name}" for name, count in found.counts)

@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
-from typing import Final
+from typing import Any, Final
 
-from bench.rig.kube_release import QUERY, RELEASE, BenchRelease, listed
+from bench.rig.kube_release import BYSTANDER, QUERY, RELEASE, BenchRelease, listed
 from bench.rig.stalls import CONTROL, InjectedFault
 from lmerge_controller.drill.journal import UndoJournal
+from lmerge_controller.drill.kube_calls import kill_pod
 from lmerge_controller.drill.kube_place import KubePlace
 from lmerge_controller.drill.observe import LAG_US_MAX, report_merge
 from lmerge_controller.drill.probe.fleet import MERGE, ProbeFleet
@@ -30,6 +31,9 @@ DRAINED: Final = "node drained"
 CUT: Final = "node cut off by its link"
 UPGRADED: Final = "servers upgraded one by one"
 OUTAGE: Final = "API server and controllers gone"
+BYSTANDER_KILLED: Final = "unrelated pod killed (control)"
+CONTROLS: Final = (CONTROL, BYSTANDER_KILLED)
+# A killed replica is back in about this time.
 QUIET_S: Final = 3.0
 # The shorter ones pass while connections last; of the longer ones they are given up at both ends.
 CUT_S: Final = (3.0, 20.0)
@@ -85,6 +89,7 @@ class KubeBreaker:
             UPGRADED: self._upgrade,
             OUTAGE: self._outage,
             CONTROL: self._nothing,
+            BYSTANDER_KILLED: self._kill_bystander,
         }
 
     def inject(self, kind: str) -> InjectedFault:
@@ -98,10 +103,13 @@ class KubeBreaker:
 
     def await_whole(self, after: str) -> None:
         """Wait until every replica counts at every server, and the reader reads from all. Raises RuntimeError."""
+        self._await(self._lacks, f"{after}: all is whole")
+
+    def _await(self, lacking: Callable[[], list[str]], what: str) -> None:
         until_s = time.monotonic() + WHOLE_S_MAX
-        while lacks := self._lacks():
+        while lacks := lacking():
             if time.monotonic() > until_s:
-                raise RuntimeError(f"{after}: not whole after {WHOLE_S_MAX:.0f} s: {'; '.join(lacks)}")
+                raise RuntimeError(f"not within {WHOLE_S_MAX:.0f} s: {what}: {'; '.join(lacks)}")
             time.sleep(OBSERVE_S)
 
     # What is broken. Each returns what it hit.
@@ -167,12 +175,35 @@ class KubeBreaker:
         time.sleep(QUIET_S)
         return "nothing"
 
+    def _kill_bystander(self) -> str:
+        """Kill a pod that has nothing to do with the stream, and look as often as after other faults.
+
+        So this is what the start of a pod costs those that share its cores.
+        """
+        (pod,) = self._bystanders()
+        self._begin()
+        kill_pod(self._place, pod)
+        until_s = time.monotonic() + QUIET_S
+        while time.monotonic() < until_s:
+            self._lacks()
+            time.sleep(OBSERVE_S)
+        self._await(self._has_no_bystander, "another bystander runs")
+        return BYSTANDER
+
     # Parts.
 
     def _begin(self) -> None:
         """Begin the fault, when what its preparation costs is over."""
         time.sleep(SETTLE_S)
         self._began_s = time.monotonic()
+
+    def _bystanders(self) -> list[dict[str, Any]]:
+        found = listed("pod", "-n", self.release.namespace, "-l", f"app={BYSTANDER}")
+        return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+
+    def _has_no_bystander(self) -> list[str]:
+        running = [pod for pod in self._bystanders() if pod["status"]["phase"] == "Running"]
+        return [] if running else ["no bystander runs"]
 
     def _target(self) -> KubeRelease:
         return KubeRelease(self._place, self.journal, list(self.release.addresses), self.release.security)

@@ -33,6 +33,9 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 CHART: Final = ROOT / "charts" / "lmerge"
 RELEASE: Final = "lmerge"
 QUERY: Final = "known"
+BYSTANDER: Final = "bystander"
+# It starts as a replica does, and does nothing then.
+BYSTANDER_PROGRAM: Final = "import lmerge_controller.drill.probe.replica, threading; threading.Event().wait()"
 SERVERS: Final = 2
 DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 COMMAND_S_MAX: Final = 400.0
@@ -109,6 +112,11 @@ class BenchRelease:
         """Let the controllers start a query whose replicas publish the probe stream."""
         self.kubectl("apply", "-f", "-", text=json.dumps(query_of(self.namespace, truth, replicas, MERGE)))
 
+    def start_bystander(self, image: str) -> None:
+        """Start a pod that has nothing to do with the stream."""
+        self.kubectl("apply", "-f", "-", text=json.dumps(bystander_of(self.namespace, image)))
+        self.kubectl("rollout", "status", f"deployment/{BYSTANDER}", "--timeout=60s")
+
     def replica_names(self, replicas: int) -> frozenset[str]:
         """Return the inputs of the merge that the query publishes."""
         return frozenset(f"{QUERY}-v1-{index}" for index in range(replicas))
@@ -131,6 +139,34 @@ def query_of(namespace: str, truth: ProbeTruth, replicas: int, merge: str) -> di
             "versions": [{"name": "v1", "run": {"command": parts}, "resources": {"requests": REQUESTS}}],
             "active": "v1",
             "replicas": replicas,
+        },
+    }
+
+
+def bystander_of(namespace: str, image: str) -> dict[str, Any]:
+    """Return a Deployment of one pod that costs what a replica costs until it publishes."""
+    container = {
+        "name": BYSTANDER,
+        "image": image,
+        "command": ["python", "-c", BYSTANDER_PROGRAM],
+        "resources": {"requests": REQUESTS},
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    }
+    pod = {
+        "securityContext": {"runAsNonRoot": True, "runAsUser": 10001, "seccompProfile": {"type": "RuntimeDefault"}},
+        "terminationGracePeriodSeconds": 0,
+        "automountServiceAccountToken": False,
+        "containers": [container],
+    }
+    labels = {"app": BYSTANDER}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": BYSTANDER, "namespace": namespace},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
         },
     }
 

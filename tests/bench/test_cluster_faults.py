@@ -9,7 +9,16 @@ from random import Random
 import pytest
 
 from bench.cluster_faults import drawn, judged, pauses_of
-from bench.rig.kube_faults import CUT, DRAINED, OUTAGE, REPLICA_KILLED, SERVER_KILLED, UserCommands
+from bench.rig.kube_faults import (
+    BYSTANDER_KILLED,
+    CONTROLS,
+    CUT,
+    DRAINED,
+    OUTAGE,
+    REPLICA_KILLED,
+    SERVER_KILLED,
+    UserCommands,
+)
 from bench.rig.kube_release import query_of
 from bench.rig.stalls import CONTROL, InjectedFault
 from lmerge.core.batch import Row
@@ -26,7 +35,8 @@ EVENTS = 5_000
 @pytest.mark.parametrize("faults", [20, 200])
 def test_as_many_faults_are_drawn_as_asked_for(faults: int) -> None:
     kinds = drawn(faults, True, [], Random(1))
-    assert len([kind for kind in kinds if kind != CONTROL]) == faults
+    assert len([kind for kind in kinds if kind not in CONTROLS]) == faults
+    assert kinds.count(CONTROL) == kinds.count(BYSTANDER_KILLED) >= 1
     assert kinds.count(OUTAGE) == 1
     assert kinds[-1] == OUTAGE
     assert CUT in kinds
@@ -36,7 +46,7 @@ def test_as_many_faults_are_drawn_as_asked_for(faults: int) -> None:
 def test_what_cannot_be_broken_is_not_drawn() -> None:
     kinds = Counter(drawn(200, False, [CUT, OUTAGE], Random(1)))
     assert kinds[CUT] == kinds[OUTAGE] == 0
-    assert kinds.total() - kinds[CONTROL] == 200
+    assert kinds.total() - sum(kinds[control] for control in CONTROLS) == 200
 
 
 def test_after_a_drain_a_replica_comes_back_to_the_node() -> None:
