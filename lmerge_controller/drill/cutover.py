@@ -18,11 +18,30 @@ from lmerge_controller.drill.scenario import DrillStep
 from lmerge_controller.drill.targets.target import DrillTarget, Undo
 
 INTERVALS: Final = 3
-# At the server; three intervals of the sandbox pass within a second.
+# At the server. The newcomer is certified after the interval in which it joins and three more.
 TIMEOUT_S: Final = 10.0
+INTERVAL_US_MAX: Final = int(TIMEOUT_S * 1e6 / (INTERVALS + 2))
 JOIN_S_MAX: Final = 30.0
 DONE: Final = "done"
 Wait = Callable[[Callable[[], bool], float, str], None]
+
+
+def long_intervals(target: DrillTarget) -> list[str]:
+    """Return the servers that compare too seldom for a drill, as text. Raises LmergeError if one does not answer.
+
+    With the servers' default, a minute, certifying a newcomer in each phase at each server would take an hour.
+    """
+    from lmerge.client.admin import certify_merge
+
+    found = []
+    for address in target.addresses:
+        interval_us = certify_merge(address, MERGE, security=target.security).interval
+        if interval_us > INTERVAL_US_MAX:
+            found.append(
+                f"server {address} compares intervals of {interval_us / 1e6:g} s; a cutover within the time of a "
+                f"drill needs --certify-interval of at most {INTERVAL_US_MAX} ({INTERVAL_US_MAX / 1e6:g} s)"
+            )
+    return found
 
 
 def cut_over(fleet: ProbeFleet, target: DrillTarget, leaver: str, step: DrillStep, wait: Wait) -> Undo:

@@ -15,7 +15,7 @@ from typing import Final
 
 from lmerge.core.elements import NEG_INF
 from lmerge.errors import LmergeError, Unavailable, UsageError
-from lmerge_controller.drill.cutover import cut_over
+from lmerge_controller.drill.cutover import cut_over, long_intervals
 from lmerge_controller.drill.judging.judge import ProbeJudge
 from lmerge_controller.drill.judging.verdict import SETTLE_S, DrillVerdict, FaultRecord, judged
 from lmerge_controller.drill.judging.watched import WatchVerdict, has_gone_on, watch_verdict
@@ -24,7 +24,7 @@ from lmerge_controller.drill.probe.fleet import MERGE, ProbeFleet
 from lmerge_controller.drill.probe.trace import read_trace
 from lmerge_controller.drill.probe.watch import UserStreamWatch
 from lmerge_controller.drill.redundancy import MergeReports, is_noticed, refusal, unmet_needs
-from lmerge_controller.drill.scenario import RECOVERY_S, START_S_MAX, DrillScenario, DrillStep, VictimKind
+from lmerge_controller.drill.scenario import RECOVERY_S, START_S_MAX, DrillScenario, DrillStep, FaultKind, VictimKind
 from lmerge_controller.drill.targets.sandbox import SERVER_ABILITIES
 from lmerge_controller.drill.targets.target import DrillTarget, Undo
 
@@ -127,6 +127,8 @@ class DrillRun:
             raise Unavailable(f"the probe's replicas did not join: {'; '.join(self._lacks())}")
         self._wait(self._is_watching, START_S_MAX, "the user's streams are read")
         lacks = unmet_needs(self._scenario, abilities_of(self._target), needs.replicas, self._probe_reports())
+        if any(step.fault is FaultKind.CUTOVER for step in self._scenario.steps):
+            lacks += long_intervals(self._target)
         if lacks:
             raise UsageError(f"drill {self._scenario.name} is refused: {'; '.join(lacks)}")
 

@@ -260,4 +260,12 @@ DEFECTS = (
         "nodes[0] if number <= len(nodes)",
         f"{DESCRIBED}::test_commands_break_and_undo_the_victim_that_is_meant",
     ),
+    Defect(
+        "the drill: a cutover that cannot be certified in time is tried",
+        "lmerge_controller/drill/cutover.py",
+        "if interval_us > INTERVAL_US_MAX:",
+        "if interval_us < 0:",
+        "tests/controller/drill/test_drills.py::"
+        "test_a_cutover_is_refused_where_servers_compare_too_seldom_to_certify_in_time",
+    ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from kubernetes_world import RELEASE, TestNamespace, chart_before, objects, run
@@ -60,6 +61,11 @@ def test_a_rollback_keeps_data_stream_and_credentials(installed: TestNamespace) 
     assert "passed: 4000 events, each once" in installed.end_of_stream("during-rollback")
 
 
+def namespace_of(found: dict[str, Any]) -> str:
+    """Return the namespace of the release that an object of the cluster belongs to."""
+    return str(found["metadata"].get("annotations", {}).get("meta.helm.sh/release-namespace", ""))
+
+
 def test_an_uninstall_leaves_nothing(installed: TestNamespace) -> None:
     for name in ("during-upgrade", "during-rollback"):
         installed.kubectl("delete", "pod,configmap", name, "--ignore-not-found")
@@ -72,4 +78,5 @@ def test_an_uninstall_leaves_nothing(installed: TestNamespace) -> None:
     left = {(found["kind"], found["metadata"]["name"]) for found in objects(",".join(kinds), "-n", installed.name)}
     assert left - OF_THE_NAMESPACE == set()
     for kind in OF_THE_CLUSTER:
-        assert objects(kind, "-l", f"app.kubernetes.io/instance={RELEASE}") == []
+        found = objects(kind, "-l", f"app.kubernetes.io/instance={RELEASE}")
+        assert [one["metadata"]["name"] for one in found if namespace_of(one) == installed.name] == []

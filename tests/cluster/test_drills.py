@@ -29,7 +29,8 @@ class DrillGroup:
 
 
 GROUPS = {
-    "of replicas": DrillGroup(("kill-winner", "kill-all-but-one", "freeze-replica", "clock-apart", "cutover")),
+    "of replicas": DrillGroup(("kill-winner", "kill-all-but-one", "freeze-replica", "clock-apart")),
+    "of versions": DrillGroup(("cutover",), ("--certify-interval=1000000",)),
     "of pods": DrillGroup(("kill-server", "kill-durable-pair", "kill-input")),
     "of a node": DrillGroup(("drain-node",)),
     "of liars": DrillGroup(("lying-replica",), ("--on-divergence=majority", "--certify-interval=1000000")),

@@ -118,6 +118,18 @@ def test_a_drill_against_servers_that_run_leaves_their_merges_alone(tmp_path: Pa
     assert left_behind(tmp_path) == []
 
 
+def test_a_cutover_is_refused_where_servers_compare_too_seldom_to_certify_in_time(tmp_path: Path) -> None:
+    served = Served(tmp_path)
+    try:
+        refused = drill(tmp_path, "run", "--server", served.target, "cutover")
+        assert refused.returncode == 2, refused.stdout
+        assert f"server {served.target} compares intervals of 60 s" in refused.stdout
+        assert "--certify-interval of at most 2000000 (2 s)" in refused.stdout
+    finally:
+        served.stop()
+    assert left_behind(tmp_path) == []
+
+
 def test_servers_with_certificates_and_tokens_are_drilled(tmp_path: Path, scenarios: str) -> None:
     authority = Authority(tmp_path)
     pair = authority.issue_server()
