@@ -8,6 +8,7 @@ through this module alone. ``tests/cli/test_terminal.py`` checks that no other m
 - ``table``, ``svg`` and, for live views, ``Escaped``: what rich lays out, without its markup, so that ``[red]`` in a
   name is only text.
 - ``data``: data for programs, such as CSV for a file. It is escaped only for a terminal.
+- Warnings of the log that nothing else takes, such as a server that cannot be reached, on standard error.
 
 If standard output cannot be written (a full disk), a command ends with one line and exit code 1. If its reader has gone
 (``| head -1``), it ends without a message, also while there is nothing to write: see ``until_closed``.
@@ -16,6 +17,7 @@ If standard output cannot be written (a full disk), a command ends with one line
 from __future__ import annotations
 
 import io
+import logging
 import os
 import select
 import signal
@@ -49,7 +51,8 @@ def prepare() -> None:
     """Prepare the standard streams, at the start of the program.
 
     A stream that was closed is replaced by one that cannot be written, so that no file or socket gets its number.
-    Characters that the encoding cannot show are escaped.
+    Characters that the encoding cannot show are escaped. Warnings of the log are printed unless a command sends the log
+    elsewhere.
     """
     for number in range(3):
         try:
@@ -63,6 +66,7 @@ def prepare() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    logging.lastResort = _LogOut(logging.WARNING)
 
 
 def line(text: str = "") -> None:
@@ -251,6 +255,13 @@ def _writing() -> Iterator[None]:
         raise
     except OSError as problem:
         raise CannotWrite(f"{_CANNOT_WRITE}: {escaped_line(problem.strerror or str(problem))}") from None
+
+
+class _LogOut(logging.Handler):
+    """Prints a record of the log as ``lmerge: MESSAGE`` on standard error."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error(f"lmerge: {self.format(record)}")
 
 
 class JsonOut:

@@ -5,6 +5,9 @@ from seeded import Defect
 LIVE = "lmerge/client/publish/live_events.py"
 LIVE_TESTS = "tests/client/publish/test_live.py::"
 
+OUTAGE = "lmerge/client/connection/outage.py"
+OUTAGE_TESTS = "tests/client/connection/test_outage.py::"
+
 DEFECTS = (
     Defect(
         "an event that ends at the stable point is forgotten",
@@ -33,6 +36,27 @@ DEFECTS = (
         '    ("grpc.dns_min_time_between_resolutions_ms", 500),',
         '    ("grpc.dns_min_time_between_resolutions_ms", 30_000),',
         "tests/client/connection/test_new_address.py::test_a_server_with_a_new_address_is_found_soon",
+    ),
+    Defect(
+        "a server that is not reached is reported at every attempt",
+        OUTAGE,
+        "        if self._waits_for_reason:",
+        "        if self._waits_for_reason or self._is_reported:",
+        OUTAGE_TESTS + "test_an_outage_is_one_warning_after_five_seconds_and_one_line_at_its_end",
+    ),
+    Defect(
+        "a server that is not reached is waited for in silence",
+        "lmerge/client/subscribe/connection.py",
+        "            self._outage.attempt(channel)",
+        "            pass",
+        OUTAGE_TESTS + "test_a_name_that_the_certificate_does_not_hold_is_the_reason",
+    ),
+    Defect(
+        "a server that accepts connections and refuses calls counts as reached",
+        OUTAGE,
+        "        self._channel = None\n        self._reasons.pop",
+        "        self._reasons.pop",
+        OUTAGE_TESTS + "test_a_server_that_connects_and_refuses_every_call_is_an_outage",
     ),
     Defect(
         "each ack indexes all waiting elements",

@@ -184,6 +184,11 @@ class SecureChannel:
         for channel in channels:
             await channel.close()
 
+    def get_state(self) -> grpc.ChannelConnectivity:
+        """Return the state of the channel in use."""
+        state: grpc.ChannelConnectivity = self._channels[-1].get_state()
+        return state
+
     def unary_unary(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Return a callable as gRPC's channels do; so do the next three methods."""
         return self._opener("unary_unary", method, args, kwargs)

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, Protocol
 
+import grpc
 import grpc.aio
 
 from lmerge.addresses import check_address
@@ -72,6 +73,11 @@ def parse_targets(targets: str | Iterable[str]) -> tuple[str, ...]:
     if len(parsed) > TARGETS_MAX:
         raise UsageError(f"{len(parsed)} servers are more than the limit of {TARGETS_MAX}")
     return tuple(check_address(target) for target in parsed)
+
+
+def is_ready(channel: Any) -> bool:
+    """Return whether a channel is connected: its handshakes are done."""
+    return channel.get_state() is grpc.ChannelConnectivity.READY
 
 
 def publish(channel: Any) -> Any:

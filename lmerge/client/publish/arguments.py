@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from lmerge.client.connection.outage import REPORT_AFTER_S
 from lmerge.client.publish.outbox import BEHIND_EVENTS_MAX, OUTBOX_BYTES_MAX
 from lmerge.core.batch import AnyBatch
 from lmerge.core.inputs import INCARNATION_MAX
@@ -43,11 +44,13 @@ class PublisherLimits:
     - ``give_up_after_s``: after so many seconds without any server it fails with ServerGone; None: never.
     - ``buffer_bytes_max``: bytes that may wait to be sent; beyond, publishing waits.
     - ``behind_events_max``: live events kept for a server that is away, beyond what the others need.
+    - ``report_after_s``: after so many seconds without a server, one line of log has the reason; None: never.
     """
 
     give_up_after_s: float | None = None
     buffer_bytes_max: int = OUTBOX_BYTES_MAX
     behind_events_max: int = BEHIND_EVENTS_MAX
+    report_after_s: float | None = REPORT_AFTER_S
 
 
 @dataclass(frozen=True)

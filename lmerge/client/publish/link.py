@@ -35,6 +35,7 @@ import grpc.aio
 from lmerge.client.connection import streams
 from lmerge.client.connection.backoff import Backoff
 from lmerge.client.connection.faults import ending_of, error_of, is_retryable, naming
+from lmerge.client.connection.outage import ServerOutage
 from lmerge.client.connection.streams import Connector
 from lmerge.client.publish.outbox import Item, Lane, Outbox, Skip, StagedBatches, Taken
 from lmerge.client.publish.payload_encoder import RowEncoder
@@ -142,6 +143,7 @@ class PublisherLink:
         *,
         role: InputRole,
         incarnation: int,
+        report_after_s: float | None,
     ) -> None:
         self.target = target
         self.role = role
@@ -161,6 +163,7 @@ class PublisherLink:
         self._frames = frames
         self._connector = connector
         self._owner = owner
+        self._outage = ServerOutage(str(identity), target, report_after_s)
         self._limits = BATCH_LIMITS
         self._wake = asyncio.Event()  # there may be something to send
         self._start_again = asyncio.Event()  # the connection must start again
@@ -179,21 +182,26 @@ class PublisherLink:
 
     async def run(self) -> None:
         """Connect, and connect again, until the publisher has left. Raises a LmergeError that is final."""
+        with self._outage:
+            async with self._connector.channel(self.target) as channel:
+                await self._run(channel)
+
+    async def _run(self, channel: Any) -> None:
         backoff = Backoff()
-        async with self._connector.channel(self.target) as channel:
-            while True:
-                error = await self._session(channel)
-                was_connected, self.was_tried = self.is_connected, True
-                self._connection_lost()
-                if error is None:
-                    return
-                if was_connected:
-                    backoff.reset()
-                if self._owner.gives_up():
-                    raise error
-                self.incarnation += 1
-                if not self._reconnects_at_once:
-                    await asyncio.sleep(backoff.next_s())
+        while True:
+            self._outage.attempt()
+            error = await self._session(channel)
+            was_connected, self.was_tried = self.is_connected, True
+            self._connection_lost()
+            if error is None:
+                return
+            if was_connected:
+                backoff.reset()
+            if self._owner.gives_up():
+                raise error
+            self.incarnation += 1
+            if not self._reconnects_at_once:
+                await asyncio.sleep(backoff.next_s())
 
     def _connection_lost(self) -> None:
         if self.is_connected:
@@ -228,10 +236,14 @@ class PublisherLink:
             return None
         error = error_of(code, details, self.target, attached=self.is_connected)
         if code is grpc.StatusCode.OK or is_retryable(code, was_let_in=self.is_connected):
-            return error if isinstance(error, ServerGone) else self._server_gone("the server ended the stream")
+            if not isinstance(error, ServerGone):
+                return self._server_gone("the server ended the stream")
+            self._outage.failed(details or code.name)
+            return error
         raise naming(error, self.target)
 
     def _server_gone(self, why: str) -> ServerGone:
+        self._outage.failed(why)
         return ServerGone(f"{self._identity}, server {self.target}: {why}")
 
     async def _attach(self, call: Any) -> Taken | None:
@@ -268,6 +280,7 @@ class PublisherLink:
         lane.note_stable(accepted.stable_point)
         self.sessions += 1
         self.is_connected = self.was_tried = True
+        self._outage.reached()
         self._owner.moved()
         return prelude
 

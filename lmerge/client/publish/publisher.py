@@ -84,6 +84,7 @@ class AsyncPublisher:
         if isinstance(on_fast_forward, FastForward):
             on_fast_forward.bind(self.skip_now)
         self._give_up_after_s = limits.give_up_after_s
+        self._report_after_s = limits.report_after_s
         self._heartbeat = heartbeat
         self._connector = connector_of(security)
         self._failure: Exception | None = None
@@ -122,6 +123,7 @@ class AsyncPublisher:
                 self,
                 role=self.role,
                 incarnation=self._first_incarnation,
+                report_after_s=self._report_after_s,
             )
             for target in self.targets
         ]

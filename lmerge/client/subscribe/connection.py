@@ -13,6 +13,7 @@ import grpc.aio
 
 from lmerge.client.connection import streams
 from lmerge.client.connection.backoff import Backoff
+from lmerge.client.connection.outage import ServerOutage
 from lmerge.client.connection.streams import Connector
 from lmerge.client.subscribe.follower import BROKEN, Follower
 from lmerge.core.batch import AnyBatch
@@ -56,7 +57,9 @@ class SourceLinkOwner(Protocol):
 class SourceLink:
     """The connection to ``target``. ``run`` ends when the stream is complete, and raises what ends the subscriber."""
 
-    def __init__(self, target: str, follower: Follower, connector: Connector, owner: SourceLinkOwner) -> None:
+    def __init__(
+        self, target: str, follower: Follower, connector: Connector, owner: SourceLinkOwner, outage: ServerOutage
+    ) -> None:
         self.target = target
         self.sessions = 0  # connections that have delivered anything
         self.has_answered = False  # whether the present connection has delivered anything
@@ -65,6 +68,7 @@ class SourceLink:
         self._follower = follower
         self._connector = connector
         self._owner = owner
+        self._outage = outage
         self._must_ask_again = False
         self._silence_error: Exception | None = None
         self._call: Any = None
@@ -79,26 +83,37 @@ class SourceLink:
 
     async def run(self) -> None:
         """Subscribe, and subscribe again, until the stream is complete."""
+        with self._outage:
+            async with self._connector.channel(self.target) as channel:
+                await self._run(channel)
+
+    async def _run(self, channel: Any) -> None:
         backoff = Backoff()
         follower = self._follower
-        async with self._connector.channel(self.target) as channel:
-            while self._owner.is_open and not follower.is_complete:
-                await self._owner.wait_for_room()  # after a cut for slow reading this waits for the reader
-                problem = await self._session(channel)
-                if follower.is_complete or follower.sources[self.target].state == BROKEN:
-                    return
-                if self._must_ask_again:
-                    continue
-                if self.has_answered:
-                    backoff.reset()
-                    self.last_received_s = asyncio.get_running_loop().time()
-                    follower.lost(self.target)
-                else:
-                    follower.failed(self.target)
-                self._owner.notify()
-                self._owner.connection_ended(self, problem)
-                self.has_answered = False
-                await asyncio.sleep(backoff.next_s())
+        while self._owner.is_open and not follower.is_complete:
+            await self._owner.wait_for_room()  # after a cut for slow reading this waits for the reader
+            self._outage.attempt(channel)
+            problem = await self._session(channel)
+            if follower.is_complete or follower.sources[self.target].state == BROKEN:
+                return
+            if self._must_ask_again:
+                continue
+            self._outage.failed(self._why_ended(problem))
+            if self.has_answered:
+                backoff.reset()
+                self.last_received_s = asyncio.get_running_loop().time()
+                follower.lost(self.target)
+            else:
+                follower.failed(self.target)
+            self._owner.notify()
+            self._owner.connection_ended(self, problem)
+            self.has_answered = False
+            await asyncio.sleep(backoff.next_s())
+
+    def _why_ended(self, problem: grpc.aio.AioRpcError | None) -> str:
+        if problem is not None:
+            return problem.details() or problem.code().name
+        return "the server ended the stream" if self.refusal is None else str(self.refusal)
 
     async def _session(self, channel: Any) -> grpc.aio.AioRpcError | None:
         """Run one subscription until it ends; return the status with which it ended, if any."""
@@ -112,6 +127,7 @@ class SourceLink:
                 timer.cancel()
                 if not await self._take(data, channel):
                     return None
+                self._outage.reached()
                 if self._must_ask_again or self._follower.is_complete:
                     return None
                 await self._owner.wait_for_room()
@@ -130,6 +146,8 @@ class SourceLink:
     def _on_silence(self) -> None:
         if not self._owner.is_open or self.has_answered:
             return
+        if self._outage.answers():
+            self._outage.reached()  # there is nothing for this reader yet
         try:
             self._follower.failed(self.target)
         except Exception as error:  # a gap that is not accepted: raised where the connection is waited for

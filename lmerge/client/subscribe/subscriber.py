@@ -16,6 +16,7 @@ import grpc
 import grpc.aio
 
 from lmerge.client.connection.faults import error_of, is_retryable, naming
+from lmerge.client.connection.outage import REPORT_AFTER_S, ServerOutage
 from lmerge.client.connection.streams import Connector, connector_of, parse_targets
 from lmerge.client.subscribe.checkpoint import dump, parse_resume
 from lmerge.client.subscribe.connection import SourceLink
@@ -45,10 +46,12 @@ class SubscriberLimits:
     - ``give_up_after_s``: after so many seconds without any server the iteration raises ServerGone; None: never.
     - ``read_ahead_batches``: batches that wait for the reader; None: 16, or 64 if the subscriber blocks. Beyond, the
       servers' queues fill, and at last the servers cut the subscriber off.
+    - ``report_after_s``: after so many seconds without a server, one line of log has the reason; None: never.
     """
 
     give_up_after_s: float | None = None
     read_ahead_batches: int | None = None
+    report_after_s: float | None = REPORT_AFTER_S
 
 
 _LIMITS: Final = SubscriberLimits()
@@ -131,6 +134,7 @@ class AsyncSubscriber(AsyncEnvelopes):
         self.links: list[SourceLink] = []
         self._codec: RowCodec | None = None
         self._give_up_after_s = limits.give_up_after_s
+        self._report_after_s = limits.report_after_s
         self.read_ahead_batches = limits.read_ahead_batches or READ_AHEAD_BATCHES
         self._on_gap = on_gap
         self._refuses_gaps = resume is not None and if_too_old == ERROR  # until it has begun
@@ -244,7 +248,12 @@ class AsyncSubscriber(AsyncEnvelopes):
             return
         if on_more is not None:
             self._on_more = on_more
-        self.links = [SourceLink(target, self.follower, self._connector, self) for target in self.targets]
+        called = f" {self.name!r}" if self.name else ""
+        client = f"subscriber{called} of merge {self.merge!r}"
+        self.links = [
+            SourceLink(target, self.follower, self._connector, self, ServerOutage(client, target, self._report_after_s))
+            for target in self.targets
+        ]
         loop = asyncio.get_running_loop()
         self._tasks = [
             loop.create_task(self._guarded(link), name=f"subscriber to {link.target}") for link in self.links

@@ -29,6 +29,11 @@ class Channel:
         self.network, self.client, self.address = network, client, address
         self._calls: dict[Call, None] = {}
 
+    def get_state(self) -> grpc.ChannelConnectivity:
+        """Return READY while a call is connected."""
+        is_connected = any(call.is_connected for call in self._calls)
+        return grpc.ChannelConnectivity.READY if is_connected else grpc.ChannelConnectivity.IDLE
+
     def stream_stream(
         self,
         method: str,
@@ -109,6 +114,10 @@ class Call:
         self._ended = asyncio.Event()
         self._is_cancelled = False
         self._is_half_closed = False
+
+    @property
+    def is_connected(self) -> bool:
+        return self._connection is not None and not self.done()
 
     def start(self) -> None:
         """Connect, as a task of the network."""
