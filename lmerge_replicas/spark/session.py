@@ -1,8 +1,8 @@
 """A quiet Spark session on this machine, with the source of the news, and its end.
 
 Called by `__main__`. Spark's output does not reach the terminal: the JVM, and all that it starts, writes into a file in
-the replica's folder, errors and warnings only. PySpark is loaded only when a session is made, so the requirements can
-be checked without it.
+the replica's folder, errors and warnings only. PySpark is loaded only when it is needed: its absence is an error with
+the command that helps.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -40,12 +39,15 @@ appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 
 
 def require_spark() -> None:
-    """Let Spark find its Java. Raises UsageError, with the command that helps, if PySpark or Java is missing."""
+    """Let Spark find its Java. Raises UsageError, with the command that helps, if PySpark or Java is missing.
+
+    What Python can import counts: in images of Apache Spark no package manager knows PySpark.
+    """
     try:
-        found = version("pyspark")
-    except PackageNotFoundError:
+        from pyspark import __version__ as found
+    except ImportError as problem:
         raise UsageError(
-            "a Spark replica needs PySpark, which is not installed: run `pip install 'lmerge[spark]'`"
+            f"a Spark replica needs PySpark, which cannot be loaded ({problem}): run `pip install 'lmerge[spark]'`"
         ) from None
     if tuple(int(part) for part in found.split(".")[:2]) < PYSPARK_MIN:
         needed = ".".join(map(str, PYSPARK_MIN))

@@ -38,6 +38,13 @@ ALL_ROWS = TEST_READ + "test_all_ranges_together_are_the_tdb"
 
 DEFECTS = (
     Defect(
+        "a PySpark that pip does not know is not found",
+        "lmerge_replicas/spark/session.py",
+        "        from pyspark import __version__ as found",
+        '        found = __import__("importlib.metadata").metadata.version("pyspark")',
+        "tests/spark/test_replicas.py::test_pyspark_that_only_pythonpath_names_is_enough",
+    ),
+    Defect(
         "the start of a window counts as its end",
         BOUNDS,
         "return later_by(window, -window.window_us, reason)",

@@ -13,12 +13,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date
-from importlib.metadata import PackageNotFoundError
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyspark
 import pytest
 from client_world import ThreadedWorld, threaded_world
 from secure_world import SecureWorld
@@ -238,23 +238,37 @@ def test_a_replica_in_plain_python_is_run_to_its_end(world: ThreadedWorld, expec
 def test_without_pyspark_or_java_the_error_names_what_to_install(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def missing(name: str) -> str:
-        raise PackageNotFoundError(name)
-
     def no_java() -> str:
         raise UsageError("Spark needs Java 17 or newer: pip install 'lmerge[java]'")
 
-    monkeypatch.setattr(session, "version", lambda name: "4.2.9")
+    monkeypatch.setattr(pyspark, "__version__", "4.2.9")
     with pytest.raises(UsageError, match=re.escape("needs PySpark 4.3 or newer, and here is 4.2.9")):
         session.require_spark()
-    monkeypatch.setattr(session, "version", missing)
-    with pytest.raises(UsageError, match=re.escape("pip install 'lmerge[spark]'")):
-        without_spark(Spark.YES)
-    assert "pip install 'lmerge[spark]'" in without_spark(Spark.AUTO)
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "pyspark", None)  # importing it fails
+        with pytest.raises(UsageError, match=re.escape("pip install 'lmerge[spark]'")):
+            without_spark(Spark.YES)
+        assert "pip install 'lmerge[spark]'" in without_spark(Spark.AUTO)
     assert without_spark(Spark.NO) == "no replica in Spark: --spark no"
-    monkeypatch.setattr(session, "version", lambda name: "4.3.0")
+    monkeypatch.setattr(pyspark, "__version__", "4.3.0.dev1")
     monkeypatch.setattr(session, "use_java", no_java)
     assert "pip install 'lmerge[java]'" in without_spark(Spark.AUTO)
+
+
+def test_pyspark_that_only_pythonpath_names_is_enough(tmp_path: Path) -> None:
+    """Images of Apache Spark hold PySpark in a folder of Spark's, and nothing that pip knows."""
+    for package in Path(pyspark.__file__).parent.parent.iterdir():
+        if package.suffix not in (".dist-info", ".egg-info", ".pth"):
+            (tmp_path / package.name).symlink_to(package)
+    lines = (
+        "import importlib.metadata as known, pyspark",
+        "assert not [d for d in known.distributions() if (d.name or '').lower() == 'pyspark']",
+        "from lmerge_replicas.spark.session import require_spark",
+        "require_spark()",
+    )
+    paths = os.pathsep.join([str(tmp_path), str(Path(session.__file__).parents[2])])
+    command = [sys.executable, "-S", "-c", "\n".join(lines)]
+    subprocess.run(command, env=os.environ | {"PYTHONPATH": paths}, cwd=tmp_path, check=True, timeout=PROCESS_S)
 
 
 class Process:
