@@ -155,11 +155,13 @@ class DeparturesReader:
         self._logs = subprocess.Popen(
             ["kubectl", "--namespace", namespace.name, "logs", "--follow", "reader"], stdout=subprocess.PIPE, text=True
         )
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reading = threading.Thread(target=self._read, daemon=True)
+        self._reading.start()
 
     def close(self) -> None:
         self._logs.kill()
-        self._logs.wait()
+        self._reading.join()  # it reads to the end of the pipe
+        self._logs.communicate()
 
     def until(self, stable: int) -> None:
         """Wait until the output is final before this time."""
