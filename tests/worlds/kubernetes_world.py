@@ -86,6 +86,8 @@ class TestNamespace:
         self.add_values(servers=yaml.safe_load(self.values.read_text()).get("servers", {}) | values)
 
     def delete(self) -> None:
+        """Delete it with its release, which has objects of the cluster too."""
+        self.helm("uninstall", RELEASE, "--ignore-not-found", "--wait", "--timeout", "120s")
         run("kubectl", "delete", "namespace", self.name, "--wait=true", "--timeout=120s")
 
     def kubectl(self, *arguments: str, text: str | None = None) -> str:
