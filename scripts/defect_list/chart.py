@@ -13,6 +13,13 @@ DEPARTURE = "lmerge/service/admin/departure.py"
 
 DEFECTS = (
     Defect(
+        "a helm whose hash is not known is run in CI",
+        "scripts/kube_tools.sh",
+        "if ! are_right; then",
+        "if false; then",
+        "tests/scripts/test_kube_tools.py::test_programs_with_other_hashes_are_removed",
+    ),
+    Defect(
         "the access file holds the tokens themselves",
         TOKENS,
         '"sha256" (sha256sum $token)',
