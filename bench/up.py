@@ -42,7 +42,8 @@ def once() -> tuple[float, float]:
         finally:
             up.send_signal(signal.SIGINT)
             up.communicate()
-            subprocess.run([sys.executable, "-m", "lmerge", "down", "--all"], cwd=folder, check=False)
+            if up.returncode:  # otherwise it has ended all that it started
+                subprocess.run([sys.executable, "-m", "lmerge", "down", "--all"], cwd=folder, check=False)
     assert up.returncode == 0
     return took_s[MERGED], took_s[JOINED]
 

@@ -98,15 +98,19 @@ def down(
     from lmerge_controller.local.other_runs import end_run
     from lmerge_controller.local.state_folder import state_folders
 
+    ended = 0
     for folder in state_folders(state) if everything else [_only(name, state)]:
         was_up, left = end_run(folder)
+        ended += was_up or bool(left)
         if left:
             numbers = ", ".join(map(str, left))
             terminal.line_at_once(f"{folder.name}: ended what was left behind: processes {numbers}")
         elif was_up:
             terminal.line_at_once(f"{folder.name} has ended")
-        else:
+        elif not everything:
             terminal.line_at_once(f"{folder.name} was not up")
+    if everything and not ended:
+        terminal.line_at_once("no query was up")
 
 
 def ps(

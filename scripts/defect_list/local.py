@@ -7,6 +7,13 @@ TESTS = "tests/controller/local"
 
 DEFECTS = (
     Defect(
+        "lmerge down --all names every query that was ever up",
+        "lmerge_controller/local/commands.py",
+        "        elif not everything:",
+        "        else:",
+        "tests/controller/local/test_up.py::test_down_all_names_only_what_it_has_ended",
+    ),
+    Defect(
         "local processes: a number is taken for a process",
         f"{LOCAL}/process_table.py",
         "        return started_of(self.pid) == self.started",

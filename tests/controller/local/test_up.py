@@ -102,6 +102,16 @@ def test_a_killed_supervisor_is_followed_by_another_one_or_by_down(up: Up) -> No
     assert up.command("down").stdout == "ticks was not up\n"
 
 
+def test_down_all_names_only_what_it_has_ended(up: Up, tmp_path: Path) -> None:
+    with Up(tmp_path, "tocks") as other:
+        for each in (up, other):
+            file = each.describe(f"{each.name}.yaml", version("v1"))
+            assert each.command("up", str(file), "--background").returncode == 0
+        assert up.command("down", "ticks").stdout == "ticks has ended\n"
+        assert up.command("down", "--all").stdout == "tocks has ended\n"
+        assert up.command("down", "--all").stdout == "no query was up\n"
+
+
 def test_down_ends_a_run_in_the_background(up: Up) -> None:
     assert up.command("up", str(up.describe("q.yaml", version("v1"))), "--background").returncode == 0
     assert up.command("down", "ticks").stdout == "ticks has ended\n"
