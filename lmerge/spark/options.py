@@ -77,6 +77,7 @@ SINK: Final = CONNECTION | {
     "skips",
     "stage",
     "ends_after_cutover",
+    "driver_pid",
     BATCH,
     QUERY,
     RUN,
@@ -130,6 +131,7 @@ class SinkOptions:
     skips: bool = False
     stages: bool = True
     ends_after_cutover: bool = False  # ``session`` stops the query after a cutover
+    driver_pid: int | None = None  # of the JVM: the query's agent ends with it, and attaches at the query's start
     security: Security | None = None
 
     @property
@@ -300,6 +302,7 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
         skips=options.flag("skips"),
         stages=options.flag("stage", default=True),
         ends_after_cutover=options.flag("ends_after_cutover"),
+        driver_pid=options.whole("driver_pid"),
         security=options.security(),
     )
 

@@ -8,9 +8,9 @@ temporary folder and begins anew each time.
     DIR/query                                     Spark's checkpoint, with lmerge's spool
     DIR/spark.log                                 Spark's log
 
-`lmerge_replicas.process` describes how a parent drives it (``--supervised``). It writes ``loaded`` once it has attached
-to the merge, with its first batch. Exit code: 0 everything was published; 130 it was stopped before; 1 it failed; 2 it
-could not begin.
+`lmerge_replicas.process` describes how a parent drives it (``--supervised``). It writes ``loaded`` once it has run its
+first batch, and so has attached to the merge. Exit code: 0 everything was published; 130 it was stopped before; 1 it
+failed; 2 it could not begin.
 """
 
 from __future__ import annotations

@@ -12,10 +12,15 @@ NEWS = "lmerge_replicas/spark/news.py"
 PROMISES = "lmerge/spark/plan/promises.py"
 SHARD = "lmerge/spark/merging/shard.py"
 SINK = "lmerge/spark/sink/writers.py"
+STARTS = "lmerge/spark/sink/starts.py"
+UPDATE_SINK = "lmerge/spark/sink/update_sink.py"
+WATERMARK = "lmerge/spark/sink/watermark.py"
 WORKERS = "lmerge/spark/sink/workers.py"
 TEST_EXACTLY_ONCE = "tests/spark/sink/test_exactly_once.py::"
 TEST_READ = "tests/spark/source/test_read.py::"
 TEST_SINK = "tests/spark/sink/test_sink.py::"
+TEST_STARTS = "tests/spark/sink/test_starts.py::"
+WITHOUT_ROWS = TEST_STARTS + "test_a_replica_without_rows_joins_stays_and_takes_part_when_rows_come"
 FAILED_BATCH = TEST_EXACTLY_ONCE + "test_a_batch_that_fails_is_published_once_when_it_is_run_again"
 EDGES = "tests/spark/plan/test_stable_edges.py::"
 ALL_RANGES = TEST_READ + "test_a_range_has_the_same_rows_at_every_server"
@@ -38,8 +43,8 @@ DEFECTS = (
     Defect(
         "a publisher that begins anew has published the batch already",
         COMMITTER,
-        "live = spool.live_before(commit.batch)",
-        "live = spool.live_before(commit.batch + 1)",
+        "live = spool.live_before(batch)",
+        "live = spool.live_before(batch + 1)",
         FAILED_BATCH,
     ),
     Defect(
@@ -76,6 +81,77 @@ DEFECTS = (
         "        wait_for_end(owner)\n",
         "        wait_for_end(os.getpid())\n",
         TEST_SINK + "test_an_agent_ends_with_its_owner",
+    ),
+    Defect(
+        "a query attaches with its first rows",
+        UPDATE_SINK,
+        "                starts.attach_soon(query, prepared.sparkSession, sink_options(self.given))\n",
+        "                assert query.id\n",
+        WITHOUT_ROWS,
+    ),
+    Defect("the first batch attaches anew", COMMITTER, "self._batch = batch - 1", "self._batch = batch", WITHOUT_ROWS),
+    Defect(
+        "a commit does not find the agent of its query's start",
+        SINK,
+        "self.options.driver_pid or os.getppid()",
+        "os.getppid()",
+        WITHOUT_ROWS,
+    ),
+    Defect(
+        "a query without rows goes on although a server refused it",
+        STARTS,
+        "                    self._end_with(error)\n",
+        "                    assert error\n",
+        TEST_STARTS + "test_a_refused_attach_ends_a_query_without_rows",
+    ),
+    Defect(
+        "a query without rows that was replaced goes on",
+        STARTS,
+        "                    end_if_replaced(self._start.query, self._start.run)\n",
+        "                    assert done.ended\n",
+        TEST_STARTS + "test_a_query_without_rows_that_was_replaced_is_stopped_and_does_not_fail",
+    ),
+    Defect(
+        "a query that is stopped while its agent starts stays attached",
+        STARTS,
+        "                agent.leave(self._start.query, self._start.run)\n",
+        "                assert self._start.run\n",
+        TEST_STARTS + "test_a_query_that_is_stopped_at_once_leaves_nothing_attached",
+    ),
+    Defect(
+        "a stop of a query that waits for a server counts as a failure",
+        STARTS,
+        "if self._is_running() and self._is_between_batches():",
+        "if self._is_between_batches():",
+        TEST_STARTS + "test_a_query_that_is_stopped_without_a_server_does_not_wait_for_one",
+    ),
+    Defect(
+        "an idle query stays attached when its session was stopped",
+        STARTS,
+        "return context is not None and not context.sc().isStopped() and bool(self._query.isActive)",
+        "return bool(self._query.isActive)",
+        TEST_STARTS + "test_an_idle_query_detaches_with_its_session_and_with_its_driver",
+    ),
+    Defect(
+        "the incarnation of an idle life is forgotten",
+        COMMITTER,
+        "    before.append(spool.newest_life())\n",
+        "",
+        TEST_STARTS + "test_an_idle_life_keeps_no_later_one_out_whose_clock_went_back",
+    ),
+    Defect(
+        "two processes start an agent at once",
+        AGENT,
+        "fcntl.flock(turn, fcntl.LOCK_EX)",
+        "fcntl.flock(turn, fcntl.LOCK_SH)",
+        TEST_STARTS + "test_who_start_an_agent_at_once_start_one",
+    ),
+    Defect(
+        "a batch that Spark has not recorded counts as done",
+        WATERMARK,
+        "return begun[-1] + 1 if is_done else begun[-1]",
+        "return begun[-1] + 1",
+        TEST_STARTS + "test_the_next_batch_is_the_one_that_spark_has_not_recorded",
     ),
     Defect(
         "a commit leaves out what its batch wrote",

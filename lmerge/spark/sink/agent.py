@@ -2,22 +2,24 @@
 
 Spark gives a sink no process of its own. ``commit`` runs in a Python worker from a pool that all sinks of the session
 share. With two queries the next commit comes to another worker, and workers that were idle for a minute are ended. A
-publisher's connection must outlive that. So the first commit of a query starts an *agent*, a process that owns the
-publisher, and every commit is handed to it:
+publisher's connection must outlive that. So each query has an *agent*, a process that owns the publisher. The start of
+a query starts it (``starts``), or the first commit where the start is not seen. Every commit is handed to it:
 
+    driver's Python ────────────────────── attach ────────┐
     driver JVM ── pyspark.daemon ── worker: commit(N)   ──┐
                               └──── worker: commit(N+1) ──┤  a socket in a folder of the user's own
                   agent (a session of its own) ───────────┘  ── connections to the merge's servers
 
-The agent ends when the query does (``leave``, see ``session``). It also ends with its owner, the parent process of
-Spark's workers, which ends when the JVM does, even if the JVM is killed. Before it ends it publishes what was
-committed. An agent that dies loses nothing: the next commit starts another, which begins with the live events of the
-spool.
+The agent ends when the query does (``leave``, see ``query_ends``). It also ends with its owner, even if that is killed:
+the JVM, or, if the start is not seen, the parent process of Spark's workers, which ends when the JVM does. Before it
+ends it publishes what was committed. An agent that dies loses nothing: the next commit starts another, which begins
+with the live events of the spool.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import os
@@ -27,7 +29,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 from typing import Final
@@ -35,11 +37,12 @@ from typing import Final
 from lmerge import errors
 from lmerge.client.connection.faults import error_of_kind
 from lmerge.errors import LmergeError, ServerGone, UsageError
-from lmerge.spark.sink.committer import BatchCommitter, Commit, Committed, write_log
+from lmerge.spark.sink.committer import BatchCommitter, Commit, Committed, RunStart, write_log
 
 # A path of a socket may have about 100 bytes.
 _PATH_BYTES_MAX: Final = 90
-# How often the agent checks its owner on systems that cannot report the end of a process.
+# How often the agent checks its owner on systems that cannot report the end of a process, and how often who waits for
+# an attach checks whether its query goes on.
 _LOOK_S: Final = 0.5
 # A new agent has to load the client and to bind its socket: seconds on a machine that is busy starting Spark.
 _START_S: Final = 60.0
@@ -63,15 +66,31 @@ def commit(query: str, owner: int, request: Commit) -> Committed:
                 reply = agent.recv()
         except (EOFError, OSError):
             continue  # it died or was about to end: another agent continues from the spool
-        if isinstance(reply, Committed):
-            if reply.ended:
-                _write_end(query, request, reply.ended)
-            return reply
-        raise _error_of(reply)
-    raise ServerGone(
-        f"cannot commit batch {request.batch} of {request.options}: the process that is connected to the servers ended "
-        f"{_ATTEMPTS} times without a reply; the driver's log has its last messages"
-    )
+        return _checked(reply, query, request)
+    raise _no_reply(f"cannot commit batch {request.batch} of {request.options}")
+
+
+def attach(query: str, owner: int, request: RunStart, is_running: Callable[[], bool]) -> Committed | None:
+    """Have the query's agent attach to the merge, and wait for it. Raises the agent's LmergeError.
+
+    The agent is started as by ``commit``. Returns None as soon as the query does not run any more. The agent may then
+    have been started: see ``leave``.
+    """
+    path = socket_path(query, owner)
+    for _ in range(_ATTEMPTS):
+        try:
+            with _connected(path, owner) as agent:
+                if not is_running():  # the start has taken a while, and another run may use the agent by now
+                    return None
+                agent.send(("attach", request))
+                while not agent.poll(_LOOK_S):
+                    if not is_running():
+                        return None
+                reply = agent.recv()
+        except (EOFError, OSError):
+            continue
+        return _checked(reply, query, request)
+    raise _no_reply(f"cannot attach {request.options}")
 
 
 def leave(query: str, run: str) -> int:
@@ -101,7 +120,23 @@ def forget_end(query: str) -> None:
     _end_path(query).unlink(missing_ok=True)
 
 
-def _write_end(query: str, request: Commit, reason: str) -> None:
+def _checked(reply: object, query: str, request: Commit | RunStart) -> Committed:
+    """Return the reply, after noting that the query should end if it has that. Raises the reply's error."""
+    if not isinstance(reply, Committed):
+        raise _error_of(reply)
+    if reply.ended:
+        _write_end(query, request, reply.ended)
+    return reply
+
+
+def _no_reply(what: str) -> ServerGone:
+    return ServerGone(
+        f"{what}: the process that is connected to the servers ended {_ATTEMPTS} times without a reply; the driver's "
+        "log has its last messages"
+    )
+
+
+def _write_end(query: str, request: Commit | RunStart, reason: str) -> None:
     path = _end_path(query)
     unseen = path.with_suffix(f".{os.getpid()}")
     unseen.write_text(json.dumps({"run": request.run, "words": f"{request.options}: {reason}"}))
@@ -138,10 +173,20 @@ def _connected(path: Path, owner: int) -> Iterator[Connection]:
     try:
         connection = Client(str(path), family="AF_UNIX")
     except OSError:
-        _start(path, owner)
-        connection = Client(str(path), family="AF_UNIX")
+        connection = _started(path, owner)
     with connection:
         yield connection
+
+
+def _started(path: Path, owner: int) -> Connection:
+    """Start an agent, unless another process has just done so, and connect to it. Raises OSError."""
+    # The start of the query and its first commit may come at once. An agent whose socket is replaced would never end.
+    with path.with_name(f"{path.name.partition('-')[0]}.starting").open("w") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        with contextlib.suppress(OSError):
+            return Client(str(path), family="AF_UNIX")
+        _start(path, owner)
+        return Client(str(path), family="AF_UNIX")
 
 
 def _start(path: Path, owner: int) -> None:
@@ -156,13 +201,13 @@ def _start(path: Path, owner: int) -> None:
         start_new_session=True,
         env=environment,
     )
+    threading.Thread(target=process.wait, daemon=True).start()  # its end leaves no zombie
     assert process.stdout is not None
     with process.stdout:
         ready, _, _ = select.select([process.stdout], [], [], _START_S)
         if not ready or process.stdout.read(1) != b"+":
             process.kill()
             raise ServerGone("the process that connects to the servers did not start; the driver's log has the reason")
-    process.returncode = 0  # this process does not wait for it: no warning that it still runs
 
 
 def _error_of(reply: object) -> LmergeError:
@@ -214,20 +259,30 @@ class Agent:
                     self._committer.interrupt()
                     self._ended.set()
             elif not self._ended.is_set():
-                connection.send(self._commit(content))
+                connection.send(self._attach(content) if request == "attach" else self._commit(content))
+
+    def _attach(self, request: RunStart) -> Committed | tuple[str, str]:
+        return _answer(lambda: self._committer.attach(request), f"cannot attach {request.options}")
 
     def _commit(self, request: Commit) -> Committed | tuple[str, str]:
-        try:
-            return self._committer.commit(request)
-        except LmergeError as error:
-            return type(error).__name__, str(error)
-        except Exception as error:
-            return "LmergeError", f"cannot commit batch {request.batch} of {request.options}: {error!r}"
+        return _answer(
+            lambda: self._committer.commit(request), f"cannot commit batch {request.batch} of {request.options}"
+        )
 
     def _watch(self, owner: int) -> None:
         wait_for_end(owner)
         self._committer.interrupt()
         self._ended.set()
+
+
+def _answer(work: Callable[[], Committed], what: str) -> Committed | tuple[str, str]:
+    """Return the result of ``work``, or the class and message of its error."""
+    try:
+        return work()
+    except LmergeError as error:
+        return type(error).__name__, str(error)
+    except Exception as error:
+        return "LmergeError", f"{what}: {error!r}"
 
 
 def wait_for_end(pid: int) -> None:

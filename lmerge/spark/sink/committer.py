@@ -1,4 +1,4 @@
-"""Commits batches on the driver: the manifest, then the elements, then a server's acknowledgement.
+"""Attaches on the driver, and commits batches: the manifest, then the elements, then a server's acknowledgement.
 
 One ``BatchCommitter`` serves one query, in the agent's process. Its publisher belongs to one *run* of the query and
 publishes the run's batches in order. Any other batch begins a new publisher: the first batch of a run, and one that is
@@ -8,6 +8,9 @@ was published, half published or not published before it failed.
 
     run 1:  commit(6) published, Spark records it   commit(7) published, the driver dies before Spark records it
     run 2:  seed: live events after batch 6, stable(6)   commit(7), the same rows   commit(8) ...
+
+``attach`` begins the publisher of a run before there is a batch, with the state before the batch that Spark runs next.
+So a replica whose source is silent takes part in the merge. The first batch then continues with this publisher.
 
 ``commit`` returns when one server has merged the batch. So its errors are those of this batch, not of a later one, and
 the batch is done when Spark records it as done. The other servers follow at their own pace.
@@ -36,7 +39,7 @@ from lmerge.core.batch import AnyBatch, BatchBuilder
 from lmerge.core.elements import INF, NEG_INF, STABLE, show_time
 from lmerge.errors import LmergeError, ServerGone
 from lmerge.spark.options import SinkOptions, schema_of_text
-from lmerge.spark.sink.watermark import batch_watermark_us
+from lmerge.spark.sink.watermark import batch_watermark_us, next_batch
 from lmerge.spark.spool.manifest import Manifest, SpoolPart
 from lmerge.spark.spool.spool import Spool
 
@@ -53,6 +56,15 @@ _FEEDBACK_S: Final = 0.5
 _SUCCEEDED: Final = " has taken its place at "
 # How often a waiting commit checks whether its query has ended.
 _LOOK_AGAIN_S: Final = 0.2
+
+
+@dataclass(frozen=True)
+class RunStart:
+    """A run of a query that has started, and that may have no rows for a long time."""
+
+    options: SinkOptions
+    query: str
+    run: str
 
 
 @dataclass(frozen=True)
@@ -77,7 +89,7 @@ class Commit:
 
 @dataclass(frozen=True)
 class Committed:
-    """The result of a commit: the stable point published up to now, and the merge's.
+    """The result of a commit, or of an attach: the stable point published up to now, and the merge's.
 
     ``ended``: why the query has nothing more to publish, after a cutover to another replica. The batch is then in the
     spool and nowhere else.
@@ -89,7 +101,7 @@ class Committed:
 
 
 class BatchCommitter:
-    """Commits the batches of one query. ``commit`` is for one thread, ``interrupt`` and ``close`` are for any."""
+    """Commits the batches of one query. ``commit`` is for one thread, the other methods are for any."""
 
     def __init__(self) -> None:
         self.run: str | None = None
@@ -102,6 +114,24 @@ class BatchCommitter:
         self._needed_from = NEG_INF  # from the last feedback: servers do not need what ends before
         self._is_skipping = False
 
+    def attach(self, start: RunStart) -> Committed:
+        """Begin the publisher of a run, and wait until a server has accepted it. It may have begun already.
+
+        Raises what ended the publisher, or UsageError if the spool belongs to another stream.
+        """
+        options = start.options
+        with self._lock:
+            try:
+                publisher = self._publisher
+                if publisher is None or self.run != start.run:
+                    batch = next_batch(options.checkpoint)
+                    publisher = self._begin(options, start.query, start.run, batch)
+                    self._batch = batch - 1
+                ended = _end_of(publisher, options)
+            except LmergeError as error:
+                raise error_of_kind(type(error), f"cannot attach {options}: {error}") from error
+            return Committed(publisher.outbox.stable_point, publisher.merge_stable_point, ended)
+
     def commit(self, commit: Commit) -> Committed:
         """Make the batch durable, publish it, and wait until a server has merged it.
 
@@ -111,7 +141,7 @@ class BatchCommitter:
         with self._lock:
             try:
                 if not self._goes_on_with(commit):
-                    self._begin(commit)
+                    self._begin(commit.options, commit.query, commit.run, commit.batch)
                 return self._commit(commit)
             except LmergeError as error:
                 message = f"cannot commit batch {commit.batch} of {commit.options}: {error}"
@@ -142,19 +172,21 @@ class BatchCommitter:
         is_run = commit.run in (None, self.run)
         return self._publisher is not None and is_run and commit.batch == self._batch + 1
 
-    def _begin(self, commit: Commit) -> None:
+    def _begin(self, options: SinkOptions, query: str, run: str | None, batch: int) -> AsyncPublisher:
         """Begin a publisher that has published all batches before this one, as far as they still matter."""
         publisher, self._publisher = self._publisher, None
         if publisher is not None:
             run_blocking(publisher.abort(), background_loop())
-        self._spool = spool = Spool(commit.options.spool)
-        self._options, self.run = commit.options, commit.run
+        self._spool = spool = Spool(options.spool)
+        self._options, self.run = options, run
         self._needed_from, self._is_skipping = NEG_INF, False
-        spool.check(origin_of(commit))
-        live = spool.live_before(commit.batch)
-        complete_from = spool.complete_from(commit.batch)
-        opened = self._opened(commit.options, _incarnation_after(spool, commit.batch), live, complete_from)
-        self._publisher = run_blocking(opened, background_loop())
+        spool.check(origin_of(options, query))
+        live = spool.live_before(batch)
+        incarnation = _incarnation_after(spool, batch)
+        spool.begin_life(incarnation)
+        opened = self._opened(options, incarnation, live, spool.complete_from(batch))
+        self._publisher = begun = run_blocking(opened, background_loop())
+        return begun
 
     async def _opened(
         self, options: SinkOptions, incarnation: int, live: AnyBatch | None, complete_from: int
@@ -198,7 +230,7 @@ class BatchCommitter:
         ended = _end_of(publisher, commit.options)
         last = publisher.outbox.stable_point
         stable = stable_of(commit)
-        meta = origin_of(commit) | {"incarnation": str(publisher.incarnation)}
+        meta = origin_of(commit.options, commit.query) | {"incarnation": str(publisher.incarnation)}
         skipped = NEG_INF if ended else self._skip(publisher, max(last, stable))
         # After a cutover as well: a replica that is released again continues where Spark does.
         manifest = spool.commit(commit.batch, commit.parts, stable if stable > last else None, meta, skipped)
@@ -303,11 +335,10 @@ def stable_of(commit: Commit) -> int:
     return stable
 
 
-def origin_of(commit: Commit) -> dict[str, str]:
+def origin_of(options: SinkOptions, query: str) -> dict[str, str]:
     """Return what identifies the stream of a manifest."""
-    options = commit.options
     return {
-        "query": commit.query,
+        "query": query,
         "merge": options.merge,
         "replica": options.replica,
         "mode": options.mode,
@@ -349,6 +380,7 @@ def _incarnation_after(spool: Spool, batch: int) -> int:
     """Return an incarnation newer than those of all lives before, even if their clocks were ahead of this one."""
     lives = [spool.record.manifest(number) for number in (batch - 1, batch)]
     before = [int(life.meta.get("incarnation", "0")) for life in lives if life is not None]
+    before.append(spool.newest_life())
     return max(clock.wall_us(), *(number + _INCARNATIONS_PER_LIFE for number in before), 0)
 
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from lmerge.errors import UsageError
 from lmerge.spark.options import BATCH, QUERY, RUN, sink_options
 from lmerge.spark.plan.tree import is_connect
+from lmerge.spark.sink import starts
 from lmerge.spark.sink.query_ends import end_if_replaced, ends_itself
 from lmerge.spark.sink.watermark import query_id
 from lmerge.spark.spool.layout import token
@@ -83,7 +84,8 @@ def publishing_writer(prepared: DataFrame, output_mode: str) -> DataStreamWriter
     """Return a writer of ``prepared`` that publishes as its options declare.
 
     It uses the sink of ``format("lmerge")``, or ``foreachBatch`` in output mode ``update``. ``start`` raises UsageError
-    if the options are wrong, before there is a query.
+    if the options are wrong, before there is a query. Then the query attaches to the merge, with or without rows. With
+    Spark Connect it attaches with its first batch: its agent can be started at the server alone.
     """
     writer = prepared.writeStream.outputMode(output_mode)
     if output_mode != "update":
@@ -108,10 +110,16 @@ def publishing_writer(prepared: DataFrame, output_mode: str) -> DataStreamWriter
             self.options(**{name: named.pop(name) for name in list(named) if name not in _STARTS})
             if positional or named.get("path") or named.get("format"):
                 raise UsageError("cannot publish: start() of a writer that publishes takes no path and no format")
+            attaches = not is_connect(prepared)
+            if attaches:
+                self.option("driver_pid", starts.driver_pid(prepared.sparkSession))
             sink_options(self.given)  # raises before there is a query
             if output_mode == "update":
                 self.foreachBatch(UpdateSink(self.given))
-            return super().start(**named)
+            query = super().start(**named)
+            if attaches:
+                starts.attach_soon(query, prepared.sparkSession, sink_options(self.given))
+            return query
 
     writer.__class__ = PublishingWriter
     vars(writer)["given"] = {}

@@ -1,4 +1,4 @@
-"""Reads the watermark that a batch ran with, from Spark's own log of the batch.
+"""Reads Spark's own log of its batches: the watermark that a batch ran with, and which batch comes next.
 
 Before batch N runs, Spark writes ``<checkpoint>/offsets/N``: a version, one line of JSON with the batch's metadata,
 then one line per source. ``batchWatermarkMs`` in it is the watermark of batch N, the same at each run of it.
@@ -9,6 +9,8 @@ the watermark of batch N, whatever rows were in batch N itself.
     batch   runs with   its rows are up to   the next one lets in
     5           108 s                140 s
     6           135 s                        what is later than 108 s, the watermark of batch 5
+
+After batch N, Spark writes ``<checkpoint>/commits/N``. A batch without it is run again.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from lmerge.errors import UsageError
 
 # The log of an ordinary batch has a few hundred bytes for each source.
 _LOG_BYTES_MAX: Final = 64 * 2**20
+_NO_PYARROW: Final = "the checkpoint is read with pyarrow: pip install 'lmerge[spark]'"
 
 
 def batch_watermark_us(checkpoint: str, batch: int) -> int | None:
@@ -35,6 +38,21 @@ def batch_watermark_us(checkpoint: str, batch: int) -> int | None:
         )
     # Spark begins at 0, which also stands for none. A stream of the year 1969 gets its stables later, never sooner.
     return watermark_ms * 1000 if watermark_ms > 0 else None
+
+
+def next_batch(checkpoint: str) -> int:
+    """Return the number of the batch that Spark runs next, or again. Raises UsageError or StoreDamaged."""
+    try:
+        from lmerge.spark.spool.files import SpoolFiles
+        from lmerge.spark.spool.layout import batch_numbers
+    except ImportError:
+        raise UsageError(_NO_PYARROW) from None
+    files = SpoolFiles.at(checkpoint)
+    begun = batch_numbers(files.names("offsets"), "")
+    if not begun:
+        return 0
+    is_done = begun[-1] in batch_numbers(files.names("commits"), "")
+    return begun[-1] + 1 if is_done else begun[-1]
 
 
 def query_id(checkpoint: str) -> str:
@@ -65,7 +83,7 @@ def _read(checkpoint: str, name: str) -> str:
     try:
         from lmerge.spark.spool.files import file_system
     except ImportError:
-        raise UsageError("the checkpoint is read with pyarrow: pip install 'lmerge[spark]'") from None
+        raise UsageError(_NO_PYARROW) from None
     try:
         files, path = file_system(checkpoint)
         with files.open_input_stream(f"{path}/{name}") as file:

@@ -131,7 +131,7 @@ class LmergeStreamWriter(DataSourceStreamArrowWriter):
         staged = [set(one.holders) for one in written if one.part.elements]
         agent.commit(
             query,
-            os.getppid(),
+            self.options.driver_pid or os.getppid(),
             Commit(
                 options=self.options,
                 query=query,

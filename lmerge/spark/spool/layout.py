@@ -6,6 +6,7 @@ There is one folder for each query, beside its checkpoint::
     said/<partition>/<batch>-<attempt>-<token>.delta|.whole   the keyed state: see ``published_state``
     manifests/<batch>.json                                    the parts that won, the stable, the stream's identity
     live/<batch>.snapshot                                     the live events after all batches up to this one
+    life.json                                                 the incarnation of the newest publisher
 
 Each attempt's files have unique names, so an abandoned task that still writes cannot damage a committed file.
 """
@@ -19,6 +20,7 @@ from typing import Final
 BATCHES: Final = "batches"
 MANIFESTS: Final = "manifests"
 SNAPSHOTS: Final = "live"
+LIFE: Final = "life.json"
 
 
 def part_name(batch: int, partition: int, attempt: int) -> str:

@@ -30,6 +30,7 @@ from lmerge.core.elements import NEG_INF
 from lmerge.spark.spool import part_files
 from lmerge.spark.spool.checks import check_identity, check_shared, parts_in_order, repartitioned
 from lmerge.spark.spool.files import SpoolFiles
+from lmerge.spark.spool.layout import LIFE
 from lmerge.spark.spool.live_events import seed_after
 from lmerge.spark.spool.manifest import Base, Manifest, PublishedStateRef, SpoolPart
 from lmerge.spark.spool.record import StreamRecord
@@ -124,6 +125,20 @@ class Spool:
     def check(self, meta: Mapping[str, str]) -> None:
         """Raise UsageError if the spool holds another stream than that of ``meta``."""
         check_identity(self.record, meta)
+
+    def newest_life(self) -> int:
+        """Return the incarnation with which the newest publisher began; 0: there was none."""
+        life = self.files.read_json(LIFE, "life")
+        if life is None:
+            return 0
+        incarnation = life.get("incarnation")
+        if type(incarnation) is not int:
+            raise self.files.damaged(LIFE, f"its incarnation is {incarnation!r:.40}")
+        return incarnation
+
+    def begin_life(self, incarnation: int) -> None:
+        """Note the incarnation of a publisher that begins: it may end before a manifest has it."""
+        self.files.write_json(LIFE, "life", {"incarnation": incarnation})
 
     def complete_from(self, batch: int) -> int:
         """Return the time from which ``live_before(batch)`` is right.
