@@ -1,4 +1,4 @@
-"""Runs `lmerge drill` as a process, with a folder of its own for journals and temporary files."""
+"""Runs `lmerge drill` as a process, with a folder of its own for journals and temporary files, and own scenarios."""
 
 from __future__ import annotations
 
@@ -13,6 +13,33 @@ from pathlib import Path
 from cli_world import LMERGE
 
 DRILL_S_MAX = 240.0
+
+
+def scenario_file(folder: Path, *scenarios: str) -> str:
+    """Write a file of scenarios, each an item of YAML, and return its path."""
+    path = folder / "mine.yaml"
+    path.write_text("scenarios:\n" + "".join(f"{scenario.strip()}\n" for scenario in scenarios))
+    return str(path)
+
+
+def long_freeze(victim: str) -> str:
+    """Return the scenario ``long``, in which a victim (``server: 1``) stands still for longer than any test runs."""
+    return f"""
+- name: long
+  summary: A part stands still for long.
+  needs: {{replicas: 2, servers: 2}}
+  steps:
+    - {{fault: freeze, victim: {{{victim}}}, after: 0.3, hold: 100}}
+"""
+
+
+def state_of(pid: int) -> str:
+    """Return the state of a process as /proc shows it: T if it was stopped, Z if it was not waited for."""
+    return _state_in(Path(f"/proc/{pid}/stat"))
+
+
+def _state_in(stat: Path) -> str:
+    return stat.read_text().rpartition(") ")[2][0]
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -71,7 +98,7 @@ def processes_of(folder: Path) -> list[tuple[int, str, str]]:
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             try:
                 named = f"LMERGE_STATE={folder}\0".encode() in (entry / "environ").read_bytes()
-                state = (entry / "stat").read_text().rpartition(") ")[2][0]
+                state = _state_in(entry / "stat")
                 command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
             except OSError:
                 continue

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from cli_world import LMERGE, Served
-from drilled import drill, environment, started, wait_for_line
+from drilled import drill, environment, long_freeze, scenario_file, started, state_of, wait_for_line
 
 from lmerge.errors import Unavailable, UsageError
 from lmerge_controller.drill.journal import UndoJournal
@@ -29,19 +29,13 @@ breaks:
   drain node: {{break: [touch, "{{node}}-{{number}}"], undo: [rm, -f, "{{node}}-{{number}}"]}}
 """
 DRAIN = DrillStep(FaultKind.DRAIN, StepVictim(VictimKind.NODE, "each"))
-SCENARIOS = """
-scenarios:
-  - name: stop-servers
-    summary: Each server stands still.
-    needs: {replicas: 2, servers: 2}
-    steps:
-      - {fault: freeze, victim: {server: each}, after: 0.3, hold: 0.3}
-    limits: {pauseMs: 20000, recoverySeconds: 60}
-  - name: long
-    summary: A server stands still for long.
-    needs: {replicas: 2, servers: 2}
-    steps:
-      - {fault: freeze, victim: {server: 1}, after: 0.3, hold: 100}
+STOP_SERVERS = """
+- name: stop-servers
+  summary: Each server stands still.
+  needs: {replicas: 2, servers: 2}
+  steps:
+    - {fault: freeze, victim: {server: each}, after: 0.3, hold: 0.3}
+  limits: {pauseMs: 20000, recoverySeconds: 60}
 """
 
 
@@ -128,13 +122,11 @@ class Pair:
         }
         self.file = folder / "target.yaml"
         self.file.write_text(json.dumps({"servers": [server.target for server in self.servers], "breaks": breaks}))
-        (folder / "mine.yaml").write_text(SCENARIOS)
-        self.scenarios = str(folder / "mine.yaml")
+        self.scenarios = scenario_file(folder, STOP_SERVERS, long_freeze("server: 1"))
 
     def states(self) -> str:
         """Return the states of the two processes, as /proc shows them."""
-        stats = [Path(f"/proc/{server.process.pid}/stat").read_text() for server in self.servers]
-        return "".join(stat.rpartition(") ")[2][0] for stat in stats)
+        return "".join(state_of(server.process.pid) for server in self.servers)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from certificates import Authority
 from cli_world import Served, run
-from drilled import drill, processes_of, started, wait_for_line, wait_until_gone
+from drilled import drill, long_freeze, processes_of, scenario_file, started, wait_for_line, wait_until_gone
 
 from lmerge_controller.drill.run import SANDBOX_ABILITIES
 from lmerge_controller.drill.scenario_file import builtin_scenarios
@@ -19,54 +19,46 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc; se
 
 LOCAL = [name for name, scenario in builtin_scenarios().items() if SANDBOX_ABILITIES.issuperset(scenario.abilities)]
 SHORT = """
-scenarios:
-  - name: kill
-    summary: The winner is killed, and a server.
-    needs: {replicas: 2, servers: 2}
-    steps:
-      - {fault: kill, victim: {replica: winner}, after: 0.3, hold: 0.2}
-      - {fault: kill, victim: {server: 1}, after: 0.3, hold: 0.2}
-    limits: {pauseMs: 20000, recoverySeconds: 60}
-  - name: freeze
-    summary: A replica, then a server, stands still.
-    needs: {replicas: 2, servers: 2}
-    steps:
-      - {fault: freeze, victim: {replica: 1}, after: 0.3, hold: 1.5}
-      - {fault: freeze, victim: {server: 2}, after: 0.3, hold: 0.5}
-    limits: {pauseMs: 20000, recoverySeconds: 60}
-  - name: links
-    summary: Links are cut and slowed.
-    needs: {replicas: 2}
-    steps:
-      - {fault: kill, victim: {replica: winner}, after: 0.3, hold: 0.2}
-      - {fault: cut, victim: {replica: winner}, direction: both, after: 0.2, hold: 0.5}
-      - {fault: slow, victim: {replica: 1}, delayMs: 200, after: 0.2, hold: 0.5}
-    limits: {pauseMs: 20000, recoverySeconds: 60}
-  - name: one
-    summary: A replica is killed.
-    needs: {replicas: 2}
-    steps:
-      - {fault: kill, victim: {replica: winner}, after: 0.3, hold: 0.2}
-    limits: {pauseMs: 20000, recoverySeconds: 60}
-  - name: long
-    summary: A server stands still for long.
-    needs: {replicas: 2, servers: 2}
-    steps:
-      - {fault: freeze, victim: {server: 1}, after: 0.3, hold: 100}
-  - name: too-strict
-    summary: No output is that steady.
-    needs: {replicas: 2}
-    steps:
-      - {fault: kill, victim: {replica: winner}, after: 0.3, hold: 0.1}
-    limits: {pauseMs: 0.001}
+- name: kill
+  summary: The winner is killed, and a server.
+  needs: {replicas: 2, servers: 2}
+  steps:
+    - {fault: kill, victim: {replica: winner}, after: 0.3, hold: 0.2}
+    - {fault: kill, victim: {server: 1}, after: 0.3, hold: 0.2}
+  limits: {pauseMs: 20000, recoverySeconds: 60}
+- name: freeze
+  summary: A replica, then a server, stands still.
+  needs: {replicas: 2, servers: 2}
+  steps:
+    - {fault: freeze, victim: {replica: 1}, after: 0.3, hold: 1.5}
+    - {fault: freeze, victim: {server: 2}, after: 0.3, hold: 0.5}
+  limits: {pauseMs: 20000, recoverySeconds: 60}
+- name: links
+  summary: Links are cut and slowed.
+  needs: {replicas: 2}
+  steps:
+    - {fault: kill, victim: {replica: winner}, after: 0.3, hold: 0.2}
+    - {fault: cut, victim: {replica: winner}, direction: both, after: 0.2, hold: 0.5}
+    - {fault: slow, victim: {replica: 1}, delayMs: 200, after: 0.2, hold: 0.5}
+  limits: {pauseMs: 20000, recoverySeconds: 60}
+- name: one
+  summary: A replica is killed.
+  needs: {replicas: 2}
+  steps:
+    - {fault: kill, victim: {replica: winner}, after: 0.3, hold: 0.2}
+  limits: {pauseMs: 20000, recoverySeconds: 60}
+- name: too-strict
+  summary: No output is that steady.
+  needs: {replicas: 2}
+  steps:
+    - {fault: kill, victim: {replica: winner}, after: 0.3, hold: 0.1}
+  limits: {pauseMs: 0.001}
 """
 
 
 @pytest.fixture
 def scenarios(tmp_path: Path) -> str:
-    path = tmp_path / "mine.yaml"
-    path.write_text(SHORT)
-    return str(path)
+    return scenario_file(tmp_path, SHORT, long_freeze("server: 1"))
 
 
 def left_behind(folder: Path) -> list[str]:

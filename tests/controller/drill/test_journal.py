@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from drilled import state_of
 
 from lmerge.errors import StoreDamaged, UsageError
 from lmerge_controller.drill.journal import UndoJournal, default_folder, left_over
@@ -26,10 +27,6 @@ def process() -> Iterator[subprocess.Popen[bytes]]:
             yield started
         finally:
             started.kill()
-
-
-def state_of(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[0]
 
 
 def wait_for(pid: int, states: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from drilled import drill, started, wait_for_line, wait_until_gone
+from drilled import drill, long_freeze, scenario_file, started, state_of, wait_for_line, wait_until_gone
 from up_world import Up, process, version
 
 from lmerge.errors import Unavailable, UsageError
@@ -24,21 +24,15 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="what is left is found in /proc"),
     pytest.mark.timeout(280),
 ]
-SCENARIOS = """
-scenarios:
-  - name: own
-    summary: A replica and a server of the query are killed, then a replica stands still.
-    needs: {replicas: 2, servers: 2}
-    steps:
-      - {fault: kill, victim: {input: 1}, after: 1, hold: 0.2}
-      - {fault: kill, victim: {server: 2}, after: 1, hold: 0.2}
-      - {fault: freeze, victim: {input: 2}, after: 0.5, hold: 0.5}
-    limits: {pauseMs: 20000, recoverySeconds: 90}
-  - name: long
-    summary: A replica stands still for long.
-    needs: {replicas: 2, servers: 2}
-    steps:
-      - {fault: freeze, victim: {input: 1}, after: 0.3, hold: 100}
+OWN = """
+- name: own
+  summary: A replica and a server of the query are killed, then a replica stands still.
+  needs: {replicas: 2, servers: 2}
+  steps:
+    - {fault: kill, victim: {input: 1}, after: 1, hold: 0.2}
+    - {fault: kill, victim: {server: 2}, after: 1, hold: 0.2}
+    - {fault: freeze, victim: {input: 2}, after: 0.5, hold: 0.5}
+  limits: {pauseMs: 20000, recoverySeconds: 90}
 """
 KILL = DrillStep(FaultKind.KILL, StepVictim(VictimKind.INPUT, 1))
 FREEZE = DrillStep(FaultKind.FREEZE, StepVictim(VictimKind.INPUT, 1))
@@ -46,7 +40,7 @@ FREEZE = DrillStep(FaultKind.FREEZE, StepVictim(VictimKind.INPUT, 1))
 
 @pytest.fixture
 def up(tmp_path: Path) -> Iterator[Up]:
-    (tmp_path / "mine.yaml").write_text(SCENARIOS)
+    scenario_file(tmp_path, OWN, long_freeze("input: 1"))
     own(tmp_path).mkdir()
     with Up(tmp_path) as made:
         yield made
@@ -66,10 +60,6 @@ def drilled(up: Up, *arguments: str) -> tuple[str, ...]:
 
 def pids(status: dict[str, Any]) -> dict[str, int]:
     return {found["name"]: found["pid"] for found in status["processes"]}
-
-
-def state_of(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
 
 
 def test_processes_of_the_query_die_and_stand_still_and_its_stream_goes_on(up: Up) -> None:
