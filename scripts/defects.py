@@ -106,6 +106,6 @@ def copied(*, with_native: bool) -> Iterator[Path]:
 
 
 if __name__ == "__main__":
-    folders = (*(f"{name}/" for name in PACKAGES), "bench/", "monitoring/", "charts/", "deploy/", "scripts/")
+    folders = (*(f"{name}/" for name in PACKAGES), "bench/", "monitoring/", "charts/", "deploy/", "docs/", "scripts/")
     defects = [defect for folder in folders for defect in defects_below(folder)]
     sys.exit(main(__doc__, defects, run_all))

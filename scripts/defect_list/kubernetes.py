@@ -13,6 +13,14 @@ RULES_TEST = "tests/controller/kubernetes/test_lease_rules.py::"
 
 DEFECTS = (
     Defect(
+        "the documented upgrade of the CRD conflicts with helm",
+        "docs/day-two.md",
+        "kubectl apply --server-side --force-conflicts --filename",
+        "kubectl apply --server-side --filename",
+        "tests/controller/kubernetes/test_crd_owners.py"
+        "::test_a_crd_that_helm_installed_is_upgraded_by_the_command_of_day_two",
+    ),
+    Defect(
         "an acquisition by the holder before keeps its term",
         RULES,
         "floor) + 1\n",
