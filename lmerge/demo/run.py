@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from lmerge.client import Subscriber
+from lmerge.client import Subscriber, SubscriberLimits
 from lmerge.client.subscribe.follower import JOINED
 from lmerge.core.elements import INF, NEG_INF
 from lmerge.demo.clock import ReplayClockFile
@@ -365,7 +365,9 @@ def _subscribe(run: DemoRun) -> list[BaseException]:
 
     def read() -> None:
         try:
-            with Subscriber(run.servers.addresses, MERGE, name="demo") as subscriber:
+            # The demo kills servers itself, and its view shows which are down.
+            quiet = SubscriberLimits(report_after_s=None)
+            with Subscriber(run.servers.addresses, MERGE, name="demo", limits=quiet) as subscriber:
                 attached.set()
                 run.subscriber = subscriber
                 for batch in subscriber.batches():
