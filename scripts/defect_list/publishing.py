@@ -140,6 +140,13 @@ DEFECTS = (
         TEST_STARTS + "test_an_idle_life_keeps_no_later_one_out_whose_clock_went_back",
     ),
     Defect(
+        "an agent that ends answers the start of the next run",
+        AGENT,
+        'if reply is None or (request == "attach" and self._ended.is_set()):',
+        "if reply is None:",
+        TEST_STARTS + "test_an_attach_that_meets_the_end_of_an_earlier_run_reaches_another_agent",
+    ),
+    Defect(
         "two processes start an agent at once",
         AGENT,
         "fcntl.flock(turn, fcntl.LOCK_EX)",

@@ -32,7 +32,7 @@ import threading
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from lmerge import errors
 from lmerge.client.connection.faults import error_of_kind
@@ -227,6 +227,7 @@ class Agent:
         self._committer = BatchCommitter()
         self._listener = Listener(path, family="AF_UNIX", backlog=8)
         self._ended = threading.Event()
+        self._is_gone = threading.Event()  # the socket is
 
     def run(self, owner: int) -> None:
         """Serve until the query or the owner ends. Then publish what was committed, and leave."""
@@ -236,6 +237,7 @@ class Agent:
         # First the socket: a later commit then starts another agent, which fences this one's publisher.
         with contextlib.suppress(OSError):
             self._listener.close()
+        self._is_gone.set()
         try:
             self._committer.close()
         except LmergeError as error:
@@ -258,31 +260,28 @@ class Agent:
                 if self._committer.run in (None, content):
                     self._committer.interrupt()
                     self._ended.set()
-            elif not self._ended.is_set():
-                connection.send(self._attach(content) if request == "attach" else self._commit(content))
+                return
+            reply = None if self._ended.is_set() else self._answered(request, content)
+            # The end of one run may meet the attach of the next one, which then has to reach another agent.
+            if reply is None or (request == "attach" and self._ended.is_set()):
+                self._is_gone.wait()
+            else:
+                connection.send(reply)
 
-    def _attach(self, request: RunStart) -> Committed | tuple[str, str]:
-        return _answer(lambda: self._committer.attach(request), f"cannot attach {request.options}")
-
-    def _commit(self, request: Commit) -> Committed | tuple[str, str]:
-        return _answer(
-            lambda: self._committer.commit(request), f"cannot commit batch {request.batch} of {request.options}"
-        )
+    def _answered(self, request: str, content: Any) -> Committed | tuple[str, str]:
+        """Return the result of the request, or the class and message of its error."""
+        try:
+            return self._committer.attach(content) if request == "attach" else self._committer.commit(content)
+        except LmergeError as error:
+            return type(error).__name__, str(error)
+        except Exception as error:
+            batch = f"batch {content.batch} of " if isinstance(content, Commit) else ""
+            return "LmergeError", f"cannot {request} {batch}{content.options}: {error!r}"
 
     def _watch(self, owner: int) -> None:
         wait_for_end(owner)
         self._committer.interrupt()
         self._ended.set()
-
-
-def _answer(work: Callable[[], Committed], what: str) -> Committed | tuple[str, str]:
-    """Return the result of ``work``, or the class and message of its error."""
-    try:
-        return work()
-    except LmergeError as error:
-        return type(error).__name__, str(error)
-    except Exception as error:
-        return "LmergeError", f"{what}: {error!r}"
 
 
 def wait_for_end(pid: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -20,7 +21,9 @@ from lmerge import clock
 from lmerge.client import describe_merge
 from lmerge.client.admin import detach_input
 from lmerge.spark import Running
+from lmerge.spark.options import sink_options
 from lmerge.spark.sink import agent
+from lmerge.spark.sink.committer import RunStart
 from lmerge.spark.sink.starts import driver_pid
 from lmerge.spark.sink.watermark import next_batch
 from lmerge.spark.spool.spool import Spool
@@ -224,6 +227,24 @@ def test_a_query_that_is_stopped_without_a_server_does_not_wait_for_one(spark: A
     assert query.exception() is None, "what it waited for ended with it"
 
 
+def test_a_query_that_is_restarted_at_once_is_attached(spark: Any, tmp_path: Path, world: ThreadedWorld) -> None:
+    """The end of each run meets the start of the next one in the agent."""
+    feed, newest = feed_in(tmp_path), 0
+
+    def newer() -> Any:
+        found = is_joined(world.target, "a")
+        return found if found is not None and found.incarnation > newest else None
+
+    for waits in (False, False, True, True, False, True):
+        query = started(PLANS["append"](spark, feed, world.target), tmp_path / "c")
+        if waits:
+            newest = until(newer, "it has not joined").incarnation
+            assert query.isActive
+        query.stop()
+        assert query.exception() is None
+    until(partial(is_empty, world.target), "it is attached still")
+
+
 def _threads() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name == "lmerge-a"]
 
@@ -280,6 +301,32 @@ def test_who_start_an_agent_at_once_start_one(tmp_path: Path, monkeypatch: pytes
         owner.kill()
         owner.communicate()
     until(lambda: not path.exists(), "the agent outlives its owner")
+
+
+def test_an_attach_that_meets_the_end_of_an_earlier_run_reaches_another_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    start, starts, ended = agent._start, [], threading.Event()
+
+    def counted(path: Path, owner: int) -> None:
+        start(path, owner)
+        starts.append(owner)
+
+    monkeypatch.setattr(agent, "_start", counted)
+    options = sink_options(
+        {"servers": unreachable_server(), "merge": MERGE, "replica": "a", "checkpointLocation": str(tmp_path / "c")}
+    )
+    owner = os.getpid()
+    with ThreadPoolExecutor(1) as pool:
+        attached = pool.submit(agent.attach, "q", owner, RunStart(options, "q", "2"), lambda: not ended.is_set())
+        until(lambda: Spool(options.spool).newest_life(), "it does not attach")
+        assert agent.leave("q", "2") == 1, "as the run before, if the agent does not know of this one yet"
+        until(lambda: len(starts) == 2, "no other agent was started")
+        ended.set()
+        assert attached.result(60) is None
+    agent.leave("q", "2")
+    until(lambda: not agent.socket_path("q", owner).exists(), "its agent lives on")
 
 
 def test_the_next_batch_is_the_one_that_spark_has_not_recorded(tmp_path: Path) -> None:
