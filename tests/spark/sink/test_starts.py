@@ -206,11 +206,22 @@ def test_a_query_without_rows_that_was_replaced_is_stopped_and_does_not_fail(
 
 
 def test_a_query_that_is_stopped_at_once_leaves_nothing_attached(
-    spark: Any, tmp_path: Path, world: ThreadedWorld
+    spark: Any, tmp_path: Path, world: ThreadedWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is stopped while its agent starts."""
+    """Its agent has not started yet when the listener learns of the end."""
+    start, starting, goes_on = agent._start, threading.Event(), threading.Event()
+
+    def held(path: Path, owner: int) -> None:
+        starting.set()
+        assert goes_on.wait(60)
+        start(path, owner)
+
+    monkeypatch.setattr(agent, "_start", held)
     query = started(PLANS["append"](spark, feed_in(tmp_path), world.target), tmp_path / "c")
+    assert starting.wait(60)
     query.stop()
+    vars(spark.sparkContext)["_jsc"].sc().listenerBus().waitUntilEmpty(60_000)
+    goes_on.set()
     path = agent.socket_path(str(query.id), driver_pid(spark))
     until(lambda: not _threads(), "the query is followed still")
     until(lambda: not path.exists(), "its agent lives on")
