@@ -8,10 +8,8 @@ import typer
 
 from lmerge import terminal
 from lmerge.addresses import DEFAULT_SERVER
-from lmerge.cli.arguments import Merge, Server
+from lmerge.cli.arguments import Merge, Servers
 from lmerge.cli.connection import secured
-
-DONE = "done"
 
 
 @secured
@@ -21,7 +19,7 @@ def cutover(
     to: Annotated[str, typer.Option("--to", help="The replica that takes over; until then it may be an observer.")],
     intervals: Annotated[int, typer.Option(help="Equal intervals in a row that certify it; 0: server's default.")] = 0,
     timeout: Annotated[float, typer.Option(help="Seconds after which it rolls back; 0: server's default.")] = 0.0,
-    server: Server = DEFAULT_SERVER,
+    server: Servers = DEFAULT_SERVER,
     *,
     security: Any,
 ) -> None:
@@ -29,8 +27,11 @@ def cutover(
 
     Example: lmerge cutover flights --from v1 --to v2 --intervals 5
 
+    Name all servers of the merge: the old replica is detached when the new one counts at each of them.
+
     Exit code 1: the cutover was rolled back and nothing has changed. The old name is refused until `lmerge release`.
     """
+    from lmerge.client.admin import DONE
     from lmerge.client.admin import cutover as cut_over
 
     stage = ""

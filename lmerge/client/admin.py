@@ -19,6 +19,11 @@ from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.names import check_sendable
 from lmerge.wire.token import EPOCH_MAX
 
+#: Stages of a cutover that its caller acts on, as on the wire.
+PROMOTING: Final = "promoting"
+DONE: Final = "done"
+ROLLED_BACK: Final = "rolled-back"
+
 #: The roles of an input, as on the wire.
 ROLES: Final = {InputRole.ACTIVE.value: pb.ROLE_ACTIVE, InputRole.OBSERVE.value: pb.ROLE_OBSERVE}
 
@@ -139,7 +144,7 @@ def drain_server(
 
 
 def cutover(
-    target: str,
+    targets: str | Iterable[str],
     merge: str,
     leaves: str,
     to: str,
@@ -150,11 +155,50 @@ def cutover(
 ) -> Iterator[pb.CutoverProgress]:
     """Replace the replica ``leaves`` by ``to``. Yields the steps as they come; the last is ``done`` or ``rolled-back``.
 
-    ``intervals``: equal intervals in a row that certify ``to``; 0, as for ``timeout_s``: the server's default.
+    ``targets``: all servers of the merge. ``to`` is certified and promoted at one after the other, and ``leaves`` is
+    detached when ``to`` counts at all of them. If one of them rolls back, those before it get ``to`` back as the
+    observer that it was. ``intervals``: equal intervals in a row that certify ``to``; 0, as for ``timeout_s`` (at each
+    server): the server's default.
     """
+    servers = parse_targets(targets)
     for what, name in (("merge", merge), ("replica", leaves), ("replica", to)):
         check_sendable(what, name)
     request = pb.CutoverRequest(merge=merge, to=to, intervals=intervals, timeout_seconds=timeout_s)
     setattr(request, "from", leaves)  # ``from`` is a keyword of Python
+    promoted: list[str] = []
+    done = False
+    try:
+        for target in servers:
+            request.keep_from = target != servers[-1]
+            for progress in _cutover_at(target, request, security):
+                if progress.stage == PROMOTING:
+                    promoted.append(target)
+                done = progress.stage == DONE
+                text = progress.words if len(servers) == 1 else f"{target}: {progress.words}"
+                if progress.stage == ROLLED_BACK:
+                    # This server has given the role back by itself.
+                    text += _demoted([server for server in promoted if server != target], request, security)
+                    promoted = []
+                yield pb.CutoverProgress(stage=progress.stage, words=text, equal_intervals=progress.equal_intervals)
+                if progress.stage == ROLLED_BACK:
+                    return
+    finally:
+        if not done:  # an error, or the caller has stopped
+            _demoted(promoted, request, security)
+
+
+def _cutover_at(target: str, request: pb.CutoverRequest, security: Security | None) -> Iterator[pb.CutoverProgress]:
     with stub_of(target, security) as stub:
         yield from stub.Cutover(request)
+
+
+def _demoted(targets: Iterable[str], request: pb.CutoverRequest, security: Security | None) -> str:
+    """Make the replica that takes over an observer again at these servers. Return how that went, as text."""
+    text = ""
+    for target in targets:
+        try:
+            change_role(target, request.merge, request.to, InputRole.OBSERVE.value, security=security)
+            text += f"; {request.to} observes again at {target}"
+        except LmergeError as error:
+            text += f"; {request.to} may still be active at {target}: {error}"
+    return text

@@ -1,7 +1,7 @@
 """The cutover of a drill: an observer takes over from a replica, and one of the two may be killed in a phase.
 
-Called by the runner as one fault. The cutover runs at one server after the other, as an operator would run it. Without
-a kill the newcomer must take over. With one, either end is right: what counts is that the stream goes on, which the
+Called by the runner as one fault. The cutover runs at all servers, as an operator would run it. Without a kill the
+newcomer must take over. With one, either end is right: what counts is that the stream goes on, which the
 judge decides, and that the redundancy is whole in the end.
 """
 
@@ -22,7 +22,6 @@ INTERVALS: Final = 3
 TIMEOUT_S: Final = 10.0
 INTERVAL_US_MAX: Final = int(TIMEOUT_S * 1e6 / (INTERVALS + 2))
 JOIN_S_MAX: Final = 30.0
-DONE: Final = "done"
 Wait = Callable[[Callable[[], bool], float, str], None]
 
 
@@ -52,18 +51,15 @@ def cut_over(fleet: ProbeFleet, target: DrillTarget, leaver: str, step: DrillSte
     newcomer = fleet.add(role="observe").orders.name
     kill_at = step.options.get("killAt")
     victim = leaver if step.options.get("kills") == "leaver" else newcomer
-    endings: list[str] = []
+    ending = ""
     try:
         wait(lambda: fleet.replicas[newcomer].has_attached, JOIN_S_MAX, "the newcomer attaches")
         fleet.replicas[leaver].is_broken = True  # the servers end it when the newcomer has taken over
-        for address in target.addresses:
-            endings.append(_at_one_server(address, target, (leaver, newcomer), _killer(fleet, kill_at, victim), wait))
-            if endings[-1] != DONE:
-                break
+        ending = _at_all_servers(target, (leaver, newcomer), _killer(fleet, kill_at, victim), wait)
     finally:
-        _settle(fleet, leaver, newcomer, has_taken_over=endings == [DONE] * len(target.addresses))
-    if kill_at is None and endings != [DONE] * len(target.addresses):
-        raise Unavailable(f"the newcomer has not taken over: {', '.join(endings)}")
+        _settle(fleet, leaver, newcomer, has_taken_over=ending == "")
+    if kill_at is None and ending:
+        raise Unavailable(f"the newcomer has not taken over: {ending}")
     return lambda: None
 
 
@@ -77,38 +73,42 @@ def _killer(fleet: ProbeFleet, kill_at: str | None, victim: str) -> Callable[[st
     return at
 
 
-def _at_one_server(
-    address: str, target: DrillTarget, pair: tuple[str, str], at_stage: Callable[[str], None], wait: Wait
-) -> str:
-    """Run the cutover at one server. Return its last stage, or the error that ended it."""
-    stages: queue.SimpleQueue[str] = queue.SimpleQueue()
-    caller = threading.Thread(target=_call, args=(address, target, pair, stages), name="drill-cutover", daemon=True)
+def _at_all_servers(target: DrillTarget, pair: tuple[str, str], at_stage: Callable[[str], None], wait: Wait) -> str:
+    """Run the cutover. Return why the newcomer has not taken over, or an empty text."""
+    steps: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
+    caller = threading.Thread(target=_call, args=(target, pair, steps), name="drill-cutover", daemon=True)
     caller.start()
-    last = ""
+    stage = text = ""
 
     def is_over() -> bool:
-        nonlocal last
+        nonlocal stage, text
         over = not caller.is_alive()
-        while not stages.empty():
-            last = stages.get()
-            at_stage(last)
+        while not steps.empty():
+            stage, text = steps.get()
+            at_stage(stage)
         return over
 
-    wait(is_over, 2 * TIMEOUT_S, "the cutover ends")
-    return last
+    wait(is_over, (len(target.addresses) + 1) * TIMEOUT_S, "the cutover ends")
+    return "" if stage == "done" else text
 
 
-def _call(address: str, target: DrillTarget, pair: tuple[str, str], stages: queue.SimpleQueue[str]) -> None:
+def _call(target: DrillTarget, pair: tuple[str, str], steps: queue.SimpleQueue[tuple[str, str]]) -> None:
     from lmerge.client.admin import cutover
 
     leaver, newcomer = pair
     try:
         for progress in cutover(
-            address, MERGE, leaver, newcomer, intervals=INTERVALS, security=target.security, timeout_s=TIMEOUT_S
+            target.addresses,
+            MERGE,
+            leaver,
+            newcomer,
+            intervals=INTERVALS,
+            security=target.security,
+            timeout_s=TIMEOUT_S,
         ):
-            stages.put(progress.stage)
+            steps.put((progress.stage, progress.words))
     except LmergeError as error:
-        stages.put(str(error))
+        steps.put(("failed", str(error)))
 
 
 def _settle(fleet: ProbeFleet, leaver: str, newcomer: str, *, has_taken_over: bool) -> None:

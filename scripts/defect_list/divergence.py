@@ -112,6 +112,27 @@ DEFECTS = (
         TEST + "test_quarantine_refuses_the_name_until_it_is_released",
     ),
     Defect(
+        "a cutover that keeps the old replica ends it",
+        CUTOVER,
+        "            if not self._keeps:\n                await self._hub.task.settled",
+        "            if True:\n                await self._hub.task.settled",
+        "tests/service/admin/test_cutover.py::test_the_old_replica_can_be_kept_beside_the_new_one",
+    ),
+    Defect(
+        "a cutover ends the old replica at the first of two servers",
+        "lmerge/client/admin.py",
+        "request.keep_from = target != servers[-1]",
+        "request.keep_from = False",
+        "tests/cli/test_certify.py::test_a_cutover_at_two_servers_ends_the_old_replica_when_the_new_one_counts_at_both",
+    ),
+    Defect(
+        "a cutover that one server rolls back leaves the new replica promoted at the other",
+        "lmerge/client/admin.py",
+        "_demoted([server for server in promoted if server != target], request, security)",
+        '""',
+        "tests/cli/test_certify.py::test_a_cutover_that_one_server_rolls_back_is_undone_at_those_before_it",
+    ),
+    Defect(
         "a cutover promotes before it has certified",
         CUTOVER,
         "            if self._equal >= self._intervals:\n",

@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -23,8 +24,8 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(app, list(arguments))
 
 
-@pytest.fixture
-def target() -> Iterator[str]:
+@contextmanager
+def served() -> Iterator[str]:
     """A server in a thread of its own."""
     started, ports, stops = threading.Event(), [], []
 
@@ -44,6 +45,18 @@ def target() -> Iterator[str]:
     loop, stop = stops[0]
     loop.call_soon_threadsafe(stop.set)
     thread.join(60)
+
+
+@pytest.fixture
+def target() -> Iterator[str]:
+    with served() as found:
+        yield found
+
+
+@pytest.fixture
+def targets() -> Iterator[list[str]]:
+    with served() as one, served() as other:
+        yield [one, other]
 
 
 def publish_event(publisher: Publisher, start: int, payload: str = "A") -> None:
@@ -83,6 +96,52 @@ def test_cutover_prints_its_steps_and_its_exit_code_is_its_outcome(target: str) 
         result = run("cutover", "m", "--from", "v1", "--to", "v2", "--intervals", "2", "--server", target)
         assert result.exit_code == 0, result.output
         assert result.output.splitlines()[-1].startswith("done         v2 has taken over from v1")
+
+
+def roles(target: str) -> dict[str, str]:
+    """Return the roles of the inputs at a server."""
+    inputs = json.loads(run("status", "m", "--json", "--server", target).output)["inputs"]
+    return {found["replica"]: found["role"] for found in inputs}
+
+
+def test_a_cutover_at_two_servers_ends_the_old_replica_when_the_new_one_counts_at_both(targets: list[str]) -> None:
+    gone = pytest.raises(PermissionDenied, match="v2 has taken its place")
+    with Publisher(targets, "m", "v2", role="observe") as v2, gone, Publisher(targets, "m", "v1") as v1:
+        for start in (0, 10, 20):
+            publish_event(v1, start)
+            publish_event(v2, start)
+        command = ("cutover", "m", "--from", "v1", "--to", "v2", "--intervals", "2", "--server", ",".join(targets))
+        result = run(*command)
+        assert result.exit_code == 0, result.output
+        lines = result.output.splitlines()
+        assert f"promoted     {targets[0]}: v2 counts beside v1" in lines
+        assert lines[-1].startswith(f"done         {targets[1]}: v2 has taken over from v1")
+        assert not any(line.startswith("leaving") and targets[0] in line for line in lines)
+        assert roles(targets[1]) == {"v2": "ROLE_ACTIVE"}
+        assert roles(targets[0])["v2"] == "ROLE_ACTIVE"  # v1 leaves it by itself
+
+
+def test_a_cutover_that_one_server_rolls_back_is_undone_at_those_before_it(targets: list[str]) -> None:
+    one, other = targets
+    gone = pytest.raises(PermissionDenied, match="wrong prices")
+    with (
+        Publisher(targets, "m", "v1") as v1,
+        Publisher(one, "m", "v2", role="observe") as v2,
+        gone,
+        Publisher(other, "m", "v2", role="observe") as v2_other,
+    ):
+        for start in (0, 10, 20):
+            for publisher in (v1, v2, v2_other):
+                publish_event(publisher, start)
+        run("detach", "m", "v2", "--quarantine", "--reason", "wrong prices", "--server", other)
+        command = ("cutover", "m", "--from", "v1", "--to", "v2", "--intervals", "2", "--server", ",".join(targets))
+        result = run(*command)
+        assert result.exit_code == 1, result.output
+        assert f"promoted     {one}: v2 counts beside v1" in result.output
+        last = result.output.splitlines()[-1]
+        assert last.startswith(f"rolled-back  {other}: v2 is quarantined: wrong prices")
+        assert last.endswith(f"v2 observes again at {one}")
+        assert roles(other) == {"v1": "ROLE_ACTIVE"}
 
 
 def test_detach_and_release_print_what_they_have_done(target: str) -> None:

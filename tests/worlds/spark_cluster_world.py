@@ -181,6 +181,8 @@ class DeparturesReader:
     def _read(self) -> None:
         assert self._logs.stdout is not None
         for line in self._logs.stdout:
+            if not line.startswith("{"):  # a pod's log has standard error too
+                continue
             with self._grew:
                 self._take(json.loads(line))
                 self._grew.notify_all()

@@ -63,7 +63,8 @@ async def cut_over(hub: Hub, request: pb.CutoverRequest, context: CallContext, s
     leaves = getattr(request, "from")  # a keyword of Python
     for name in (leaves, request.to):
         check_name("replica", name)
-    cutover = Cutover(hub, leaves, request.to, request.intervals or settings.cutover_intervals, timeout_s)
+    intervals = request.intervals or settings.cutover_intervals
+    cutover = Cutover(hub, leaves, request.to, intervals, timeout_s, keeps=request.keep_from)
 
     async def report(step: CutoverStep) -> None:
         await context.write(pb.CutoverProgress(stage=step.stage, words=step.text, equal_intervals=step.equal_intervals))

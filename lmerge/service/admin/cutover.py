@@ -2,6 +2,7 @@
 
     waiting ---> joined ---> certifying ---> promoting ---> leaving ---> done
        |            |            |              |
+       |            |            |              `---> promoted, if ``from`` is kept
        `------------`------------`--------------`---> rolled-back: nothing has changed
 
 1. `to` attaches, as an observer or active.
@@ -13,7 +14,8 @@ Three things roll the cutover back: a difference between the two in an interval 
 began, the time-out, and the loss of either. `from` has never stopped, and `to` gets back the role that it had.
 
 `from` ends with a final error, and its name is refused until it is released. Otherwise the supervisor that restarts it
-would attach it again.
+would attach it again. A publisher that one server has ended leaves all others. So a cutover at several servers keeps
+`from` at all but the last one.
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ class CutoverStage(TextEnum):
     JOINED = "joined"
     CERTIFYING = "certifying"
     PROMOTING = "promoting"
+    PROMOTED = "promoted"
     LEAVING = "leaving"
     DONE = "done"
     ROLLED_BACK = "rolled-back"
@@ -62,9 +65,14 @@ class _RolledBack(UsageError):
 
 
 class Cutover:
-    """One cutover, from ``leaves`` to ``to``. ``intervals``: how many equal ones in a row certify ``to``."""
+    """One cutover, from ``leaves`` to ``to``. ``intervals``: how many equal ones in a row certify ``to``.
 
-    def __init__(self, hub: Hub, leaves: str, to: str, intervals: int, timeout_s: float) -> None:
+    ``keeps``: ``leaves`` is not detached.
+    """
+
+    def __init__(
+        self, hub: Hub, leaves: str, to: str, intervals: int, timeout_s: float, *, keeps: bool = False
+    ) -> None:
         """Check that the cutover is possible. Raises UsageError, UnknownInput."""
         if leaves == to:
             raise UsageError(f"a cutover from {leaves!r} to itself changes nothing")
@@ -78,6 +86,7 @@ class Cutover:
         self._leaves, self._to = leaves, to
         self._intervals = intervals
         self._timeout_s = timeout_s
+        self._keeps = keeps
         self._equal = 0
         self._is_certified = False
         self._since: int | None = None  # a difference in an interval from here on ends the attempt
@@ -90,10 +99,14 @@ class Cutover:
         done = False
         try:
             await asyncio.wait_for(self._prepare(report), self._timeout_s)
-            await self._hub.task.settled(self._detach)
+            if not self._keeps:
+                await self._hub.task.settled(self._detach)
             done = True
-            text = f"{self._to} has taken over from {self._leaves}, which is refused until it is released"
-            await self._report(report, CutoverStage.DONE, text)
+            if self._keeps:
+                await self._report(report, CutoverStage.PROMOTED, f"{self._to} counts beside {self._leaves}")
+            else:
+                text = f"{self._to} has taken over from {self._leaves}, which is refused until it is released"
+                await self._report(report, CutoverStage.DONE, text)
         except asyncio.TimeoutError:
             text = f"not done within {self._timeout_s:g} s; nothing has changed"
             await self._report(report, CutoverStage.ROLLED_BACK, text)
@@ -116,7 +129,8 @@ class Cutover:
                 await self._report(report, CutoverStage.PROMOTING, f"{to} attaches again as active")
                 self._promote(status.role)
             await self._until(news, lambda: self._counts(to))
-            await self._report(report, CutoverStage.LEAVING, f"{to} counts; {leaves} leaves")
+            if not self._keeps:
+                await self._report(report, CutoverStage.LEAVING, f"{to} counts; {leaves} leaves")
 
     async def _certify(self, report: ReportStep, news: asyncio.Event) -> None:
         """Wait until the two inputs have been equal in enough intervals in a row."""

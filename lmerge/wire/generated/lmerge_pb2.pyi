@@ -1703,12 +1703,15 @@ class CutoverRequest(_message.Message):
     TO_FIELD_NUMBER: _builtins.int
     INTERVALS_FIELD_NUMBER: _builtins.int
     TIMEOUT_SECONDS_FIELD_NUMBER: _builtins.int
+    KEEP_FROM_FIELD_NUMBER: _builtins.int
     merge: _builtins.str
     to: _builtins.str
     intervals: _builtins.int
     """Equal intervals in a row that certify the new one."""
     timeout_seconds: _builtins.float
     """After so long without success nothing has changed. 0: the server's default."""
+    keep_from: _builtins.bool
+    """`from` stays when `to` counts. With several servers: at all but the last, as a detached publisher ends everywhere."""
     def __init__(
         self,
         *,
@@ -1716,10 +1719,11 @@ class CutoverRequest(_message.Message):
         to: _builtins.str = ...,
         intervals: _builtins.int = ...,
         timeout_seconds: _builtins.float = ...,
+        keep_from: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["from", b"from", "intervals", b"intervals", "merge", b"merge", "timeout_seconds", b"timeout_seconds", "to", b"to"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["from", b"from", "intervals", b"intervals", "keep_from", b"keep_from", "merge", b"merge", "timeout_seconds", b"timeout_seconds", "to", b"to"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1733,7 +1737,7 @@ class CutoverProgress(_message.Message):
     WORDS_FIELD_NUMBER: _builtins.int
     EQUAL_INTERVALS_FIELD_NUMBER: _builtins.int
     stage: _builtins.str
-    """waiting, joined, certifying, promoting, leaving, done, rolled-back"""
+    """waiting, joined, certifying, promoting, leaving, done, rolled-back; with keep_from the last is promoted."""
     words: _builtins.str
     equal_intervals: _builtins.int
     def __init__(

@@ -41,9 +41,16 @@ class WatchedCutover:
     """A call of Cutover, read in the background."""
 
     def __init__(
-        self, w: World, *, leaves: str = "v1", to: str = "v2", intervals: int = 2, timeout_s: float = 60.0
+        self,
+        w: World,
+        *,
+        leaves: str = "v1",
+        to: str = "v2",
+        intervals: int = 2,
+        timeout_s: float = 60.0,
+        keeps: bool = False,
     ) -> None:
-        request = pb.CutoverRequest(merge=MERGE, to=to, intervals=intervals, timeout_seconds=timeout_s)
+        request = pb.CutoverRequest(merge=MERGE, to=to, intervals=intervals, timeout_seconds=timeout_s, keep_from=keeps)
         setattr(request, "from", leaves)
         self.call = w.stub.Cutover(request)
         self.stages: list[str] = []
@@ -100,6 +107,25 @@ async def test_an_observer_takes_over_and_the_subscriber_sees_neither_gap_nor_du
         await v2.close()
         events = [event for start in range(0, at + 10, 10) for event in interval_events(start)]
         assert await reader.until_stable(INF) == sorted(events)
+
+
+async def test_the_old_replica_can_be_kept_beside_the_new_one() -> None:
+    async with world() as w:
+        v1, v2 = await replica(w, "v1"), await replica(w, "v2", role="observe")
+        for start in (0, 10):
+            await publish_interval(v1, start)
+            await publish_interval(v2, start)
+        cutover = WatchedCutover(w, keeps=True)
+        ended, at = asyncio.ensure_future(cutover.end()), 20
+        while not ended.done():
+            await _goes_on(v1, v2, at)
+            at += 10
+        assert ended.result() == "promoted"
+        assert "leaving" not in cutover.stages
+        described = await w.describe()
+        assert {i.replica: i.role for i in described.inputs} == {"v1": pb.ROLE_ACTIVE, "v2": pb.ROLE_ACTIVE}
+        await v1.close()
+        await v2.close()
 
 
 async def _goes_on(v1: AsyncPublisher, v2: AsyncPublisher, start: int) -> None:
