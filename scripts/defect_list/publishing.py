@@ -119,13 +119,6 @@ DEFECTS = (
         TEST_STARTS + "test_a_query_that_is_stopped_at_once_leaves_nothing_attached",
     ),
     Defect(
-        "a stop of a query that waits for a server counts as a failure",
-        STARTS,
-        "if self._is_running() and self._is_between_batches():",
-        "if self._is_between_batches():",
-        TEST_STARTS + "test_a_query_that_is_stopped_without_a_server_does_not_wait_for_one",
-    ),
-    Defect(
         "an idle query stays attached when its session was stopped",
         STARTS,
         "return context is not None and not context.sc().isStopped() and bool(self._query.isActive)",
