@@ -26,17 +26,17 @@ from lmerge_controller.local.status_file import LocalStatus, status_of
 POLL_S: Final = 0.02
 # A supervisor waits up to some ten seconds between restarts; a process of Spark takes as long to start.
 RESTART_S_MAX: Final = 90.0
+# A server that answers late lets a replica look as if it had not joined, until the supervisor looks again.
+SETTLE_S_MAX: Final = 10.0
 
 
 class LocalQueryTarget(AddressedTarget):
     """The processes of one query. Servers that it does not run itself cannot be broken."""
 
     def __init__(self, folder: StateFolder, journal: UndoJournal, security: Any = None) -> None:
-        """Read what runs. Raises UsageError if the query is not up, or is about to change."""
+        """Read what runs. Raises UsageError if the query is not up, or goes on changing for ``SETTLE_S_MAX``."""
         self._folder, self._journal = folder, journal
-        status = status_of_query(folder)
-        if status.is_true("Progressing"):
-            raise UsageError(f"{folder.name} is about to change: {status.condition('Progressing')['message']}")
+        status = _settled_status(folder)
         super().__init__(status.addresses, security)
         self._names = {
             "server": _names(status, "server"),
@@ -115,6 +115,23 @@ def status_of_query(folder: StateFolder) -> LocalStatus:
     status = status_of(folder.read("status"))
     if folder.holder() is None or status is None or not status.addresses:
         raise UsageError(f"query {folder.name} is not up in {str(folder.path.parent)!r}: lmerge up FILE starts one")
+    return status
+
+
+def _settled_status(folder: StateFolder) -> LocalStatus:
+    """Return the status of a query whose replicas have joined, or some are lost for good. Raises UsageError."""
+    until_s = time.monotonic() + SETTLE_S_MAX
+    while True:
+        status = status_of_query(folder)
+        is_changing = status.is_true("Progressing")
+        if not is_changing and 0 < status.replicas_count <= len(status.joined):
+            return status
+        if time.monotonic() > until_s:
+            break
+        time.sleep(POLL_S)
+    if is_changing or not status.joined:
+        joined = f"{len(status.joined)} of {status.replicas_count} replicas have joined"
+        raise UsageError(f"{folder.name} is about to change: {joined}; {status.condition('Progressing')['message']}")
     return status
 
 

@@ -17,6 +17,7 @@ from up_world import Up, process, version
 from lmerge.errors import Unavailable, UsageError
 from lmerge_controller.drill.journal import UndoJournal
 from lmerge_controller.drill.scenario import DrillStep, FaultKind, StepVictim, VictimKind
+from lmerge_controller.drill.targets import local_query
 from lmerge_controller.drill.targets.local_query import LocalQueryTarget
 from lmerge_controller.local.state_folder import StateFolder
 
@@ -88,6 +89,28 @@ def test_a_query_whose_loss_would_not_be_survived_is_refused(up: Up) -> None:
     assert "ticks: at 127.0.0.1:" in refused.stdout
     assert "it survives the loss of 0, not of 1" in refused.stdout
     assert pids(up.settled("v1", 1)) == before
+
+
+def is_starting(status: dict[str, Any]) -> bool:
+    progressing = {found["type"]: found["status"] for found in status["conditions"]}.get("Progressing")
+    return bool(status["addresses"]) and progressing == "True"
+
+
+def test_a_drill_waits_for_a_query_that_settles(up: Up) -> None:
+    up.start(up.describe("q.yaml", version("v1")))
+    up.until(is_starting)
+    with UndoJournal(up.folder / "one.journal") as journal:
+        assert LocalQueryTarget(StateFolder(up.state.path), journal).numbers["input"] == 2
+
+
+def test_a_drill_is_refused_while_a_query_goes_on_changing(up: Up, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_query, "SETTLE_S_MAX", 0.1)
+    idle = "    - {name: v1, run: {command: [sleep, '1000']}}\n"
+    up.start(up.describe("q.yaml", idle))
+    up.until(is_starting)
+    refused = pytest.raises(UsageError, match="ticks is about to change: ")
+    with UndoJournal(up.folder / "one.journal") as journal, refused:
+        LocalQueryTarget(StateFolder(up.state.path), journal)
 
 
 def test_a_fault_is_over_when_another_process_runs(up: Up) -> None:
