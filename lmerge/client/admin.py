@@ -5,7 +5,7 @@ Each raises ServerGone, UnknownMerge (also for an unknown input), PermissionDeni
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any, Final
 
 from lmerge import clock
@@ -21,6 +21,7 @@ from lmerge.wire.token import EPOCH_MAX
 
 #: Stages of a cutover that its caller acts on, as on the wire.
 PROMOTING: Final = "promoting"
+LEAVING: Final = "leaving"
 DONE: Final = "done"
 ROLLED_BACK: Final = "rolled-back"
 
@@ -152,7 +153,7 @@ def cutover(
     intervals: int = 0,
     security: Security | None = None,
     timeout_s: float = 0.0,
-) -> Iterator[pb.CutoverProgress]:
+) -> Generator[pb.CutoverProgress, None, None]:
     """Replace the replica ``leaves`` by ``to``. Yields the steps as they come; the last is ``done`` or ``rolled-back``.
 
     ``targets``: all servers of the merge. ``to`` is certified and promoted at one after the other, and ``leaves`` is
@@ -165,25 +166,26 @@ def cutover(
         check_sendable(what, name)
     request = pb.CutoverRequest(merge=merge, to=to, intervals=intervals, timeout_seconds=timeout_s)
     setattr(request, "from", leaves)  # ``from`` is a keyword of Python
-    promoted: list[str] = []
-    done = False
+    promoted: list[str] = []  # servers before the present one, which gives the role back by itself
+    stage = ""
     try:
         for target in servers:
             request.keep_from = target != servers[-1]
+            was_observer = False
             for progress in _cutover_at(target, request, security):
-                if progress.stage == PROMOTING:
-                    promoted.append(target)
-                done = progress.stage == DONE
+                stage = progress.stage
+                was_observer = was_observer or stage == PROMOTING
                 text = progress.words if len(servers) == 1 else f"{target}: {progress.words}"
-                if progress.stage == ROLLED_BACK:
-                    # This server has given the role back by itself.
-                    text += _demoted([server for server in promoted if server != target], request, security)
-                    promoted = []
-                yield pb.CutoverProgress(stage=progress.stage, words=text, equal_intervals=progress.equal_intervals)
-                if progress.stage == ROLLED_BACK:
-                    return
+                if stage == ROLLED_BACK:
+                    text += _demoted(promoted, request, security)
+                yield pb.CutoverProgress(stage=stage, words=text, equal_intervals=progress.equal_intervals)
+            if stage == ROLLED_BACK:
+                return
+            if was_observer:
+                promoted.append(target)
     finally:
-        if not done:  # an error, or the caller has stopped
+        # An error, or the caller has stopped. Once ``leaves`` leaves, it may have gone, and ``to`` is what is left.
+        if stage not in (LEAVING, DONE, ROLLED_BACK):
             _demoted(promoted, request, security)
 
 

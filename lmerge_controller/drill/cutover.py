@@ -75,6 +75,8 @@ def _killer(fleet: ProbeFleet, kill_at: str | None, victim: str) -> Callable[[st
 
 def _at_all_servers(target: DrillTarget, pair: tuple[str, str], at_stage: Callable[[str], None], wait: Wait) -> str:
     """Run the cutover. Return why the newcomer has not taken over, or an empty text."""
+    from lmerge.client.admin import DONE
+
     steps: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
     caller = threading.Thread(target=_call, args=(target, pair, steps), name="drill-cutover", daemon=True)
     caller.start()
@@ -89,7 +91,7 @@ def _at_all_servers(target: DrillTarget, pair: tuple[str, str], at_stage: Callab
         return over
 
     wait(is_over, (len(target.addresses) + 1) * TIMEOUT_S, "the cutover ends")
-    return "" if stage == "done" else text
+    return "" if stage == DONE else text
 
 
 def _call(target: DrillTarget, pair: tuple[str, str], steps: queue.SimpleQueue[tuple[str, str]]) -> None:

@@ -6,13 +6,14 @@ import asyncio
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from lmerge.cli.main import app
 from lmerge.client import Publisher
+from lmerge.client.admin import cutover as cut_over
 from lmerge.errors import PermissionDenied
 from lmerge.service.server import Server
 from lmerge.service.settings import Settings
@@ -142,6 +143,19 @@ def test_a_cutover_that_one_server_rolls_back_is_undone_at_those_before_it(targe
         assert last.startswith(f"rolled-back  {other}: v2 is quarantined: wrong prices")
         assert last.endswith(f"v2 observes again at {one}")
         assert roles(other) == {"v1": "ROLE_ACTIVE"}
+
+
+def test_a_cutover_that_is_left_while_the_old_replica_leaves_keeps_the_new_one(targets: list[str]) -> None:
+    """The last server may have ended the old replica before its caller learns of it."""
+    may_be_gone = suppress(PermissionDenied)
+    with Publisher(targets, "m", "v2", role="observe") as v2, may_be_gone, Publisher(targets, "m", "v1") as v1:
+        for start in (0, 10, 20):
+            publish_event(v1, start)
+            publish_event(v2, start)
+        steps = cut_over(targets, "m", "v1", "v2", intervals=2)
+        assert next(step.words for step in steps if step.stage == "leaving").startswith(targets[1])
+        steps.close()
+        assert roles(targets[0])["v2"] == "ROLE_ACTIVE"
 
 
 def test_detach_and_release_print_what_they_have_done(target: str) -> None:
