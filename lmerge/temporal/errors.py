@@ -1,0 +1,13 @@
+"""Errors of plans, below the project's error tree (``lmerge.errors``)."""
+
+from __future__ import annotations
+
+from lmerge.errors import UsageError
+
+
+class PlanError(UsageError):
+    """A plan that cannot be built: the message names the operator, and the column or policy that does not fit."""
+
+
+class ModuleViolation(UsageError):
+    """A module broke what its kind or its declaration promises. The message names the module and the window."""

@@ -1,0 +1,1 @@
+"""Operators of the algebra by rows: the definition of what each one emits for every batch."""

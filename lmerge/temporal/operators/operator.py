@@ -1,0 +1,93 @@
+"""What every operator is: a step from batches of its inputs to one batch of its output.
+
+``PlanOperator.step`` takes one ``Delta`` of each input and returns one. Its contract, which the laws in
+tests/temporal check for every operator:
+
+* Its output reconstitutes to the operator's SQL over what its inputs reconstitute to, as far as its form allows.
+* No change is below its own stable point, and the stable point is as far forward as that allows.
+* The output of a batch is the difference between what was emitted and what must be, in the order of ``changes``.
+* What the batches were before makes no difference to the table and the stable point behind a batch.
+
+State is plain values: ``state`` and ``restore`` give and take numbers, text, bytes, lists and dicts with text keys.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from lmerge.core.elements import NEG_INF
+from lmerge.temporal.changes import Change, Delta, merged, ordered
+from lmerge.temporal.values import OrderKey
+
+
+class PlanOperator(ABC):
+    """An operator that runs. ``stable``: of its output. ``fast_forwarded``: what its consumer does not need ends before.
+
+    ``name`` is that of its node in the plan, for messages and metrics.
+    """
+
+    inputs: ClassVar[int] = 1
+
+    def __init__(self, name: str, key: OrderKey) -> None:
+        self.name = name
+        self.stable = NEG_INF
+        self.fast_forwarded = NEG_INF
+        self._key = key
+
+    @abstractmethod
+    def step(self, deltas: Sequence[Delta]) -> Delta:
+        """Take a batch of each input, and return the batch of the output. Raises LmergeError, and has changed nothing.
+
+        Inputs are legal streams: they have been checked where they entered the plan.
+        """
+
+    def fast_forward(self, t: int) -> list[int]:
+        """Learn that the consumer needs no event that ends before ``t``; return the same for each input.
+
+        The output may lack such events from now on. Events that end at or after ``t`` stay as they are.
+        """
+        self.fast_forwarded = max(self.fast_forwarded, t)
+        return [self.fast_forwarded] * self.inputs
+
+    def state(self) -> dict[str, Any]:
+        """Return what the operator has to know to go on, as plain values."""
+        return {"stable": self.stable, "fast_forwarded": self.fast_forwarded}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take a state that ``state`` has returned. The operator is a new one."""
+        self.stable, self.fast_forwarded = state["stable"], state["fast_forwarded"]
+
+    def check(self) -> None:  # noqa: B027  (an operator without state has nothing to assert)
+        """Assert the invariants of the state. Tests call it after each step."""
+
+    def live(self) -> int:
+        """Return the number of events that the operator keeps."""
+        return 0
+
+    def _emit(self, changes: list[Change], stable: int | None) -> Delta:
+        """Return the output of a step, in order, and move the stable point if ``stable`` is beyond it."""
+        if stable is None or stable <= self.stable:
+            stable = None
+        else:
+            self.stable = stable
+        return Delta(ordered(changes, self._key), stable)
+
+    def _emit_merged(self, changes: list[Change], stable: int | None) -> Delta:
+        """Return the output of a step as ``_emit``, from changes in which an event may change several times."""
+        return self._emit(merged(changes), stable)
+
+
+def state_of_row(row: Any) -> Any:
+    """Return a row as plain values that JSON and MessagePack have: tuples become lists."""
+    if isinstance(row, tuple):
+        return [state_of_row(value) for value in row]
+    return row
+
+
+def row_of_state(state: Any) -> Any:
+    """Return the row of plain values that ``state_of_row`` has returned."""
+    if isinstance(state, list):
+        return tuple(row_of_state(value) for value in state)
+    return state

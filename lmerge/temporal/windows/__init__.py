@@ -1,0 +1,1 @@
+"""Windows: how they divide time, which events belong to them, and when their results are emitted (seed 000, II to V)."""

@@ -1,0 +1,200 @@
+"""The WindowIndex (V.C) of one group: its windows by their start, each with its members' count and its state.
+
+``apply`` is the second half of the paper's four phases: it updates the index with a change and notes in ``touched``
+which windows are affected. Results are computed once a batch, by the operator: what was emitted for a touched window
+is compared with its result now. Which windows a change affects is wider than V.D has it (departure D7): a module that
+sees the ends of events is affected wherever the event belongs.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sortedcontainers import SortedDict, SortedList
+
+from lmerge.core.elements import INF
+from lmerge.temporal.changes import Change, Lifetime
+from lmerge.temporal.values import OrderKey, Values
+from lmerge.temporal.windows.event_index import EventIndex
+from lmerge.temporal.windows.kinds import WindowKind, WindowSpan
+from lmerge.temporal.windows.module import IncrementalModule, ModuleState, WindowModule
+from lmerge.temporal.windows.policies import Clip, Form, Stamp
+
+
+@dataclass(frozen=True)
+class WindowRules:
+    """What is common to all windows of an operator. ``key``: the order of rows. ``windows_max``: in one step."""
+
+    kind: WindowKind
+    module: WindowModule
+    clip: Clip
+    stamp: Stamp
+    form: Form
+    key: OrderKey
+    windows_max: int = 1_000_000
+
+    @property
+    def sees_ends(self) -> bool:
+        """Whether a result can depend on the ends of events that go on behind the window (III.C.1)."""
+        return self.module.reads_events and not self.clip.cuts_right
+
+    @property
+    def follows_clipping(self) -> bool:
+        """Whether the module gets other lifetimes if a window's ends move."""
+        return self.module.reads_events and self.clip is not Clip.NONE
+
+    @property
+    def is_settled_early(self) -> bool:
+        """Whether a result depends on the window's events alone, and its lifetime is the window."""
+        module = self.module
+        return self.stamp is Stamp.ALIGN and not (module.reads_events or module.reads_window)
+
+    def clipped(self, row: Values, vs: int, ve: int, window: WindowEntry) -> Lifetime:
+        """Return an event of a window as the module gets it."""
+        if self.clip.cuts_left:
+            vs = max(vs, window.start)
+        if self.clip.cuts_right:
+            ve = min(ve, window.end)
+        return Lifetime(row, vs, ve)
+
+
+class WindowEntry:
+    """A window: its span, how many events belong to it, the module's state, and the ends of its events if needed.
+
+    ``due_mark``, ``due_stable``: the watermark and the stable point at which the operator looks at it again.
+    """
+
+    __slots__ = ("due_mark", "due_stable", "end", "ends", "events", "start", "state")
+
+    def __init__(self, start: int, end: int) -> None:
+        self.start, self.end = start, end
+        self.events = 0
+        self.state: ModuleState = None
+        self.ends: SortedList[int] | None = None
+        self.due_mark: int | None = None
+        self.due_stable: int | None = None
+
+    @property
+    def span(self) -> WindowSpan:
+        """The window's ends."""
+        return WindowSpan(self.start, self.end)
+
+
+class WindowGroup(ABC):
+    """The windows and live events of one group. ``key``: the group's key, as values."""
+
+    def __init__(self, key: Values, rules: WindowRules) -> None:
+        self.key = key
+        self.rules = rules
+        self.windows: SortedDict[int, WindowEntry] = SortedDict()
+        self.events = EventIndex(rules.key)
+        self.touched: set[int] = set()
+        # Results that were emitted and can still change, by the start of their window.
+        self.emitted: dict[int, list[Lifetime]] = {}
+        # Where windows hold the output's stable point, by their start.
+        self.held: dict[int, int] = {}
+        # When the operator looks at the group again to drop events.
+        self.due: int | None = None
+
+    @abstractmethod
+    def apply(self, change: Change, begun: int) -> None:
+        """Take a change into the index. Windows that start after ``begun`` have not begun."""
+
+    def advance(self, before: int, begun: int) -> None:  # noqa: B027  (only a grid has windows that begin by themselves)
+        """Let windows begin that start after ``before`` and not after ``begun``."""
+
+    def goes_on(self, begun: int) -> bool:
+        """Whether windows that start after ``begun`` will begin in live events."""
+        return False
+
+    @property
+    def live(self) -> int:
+        """The number of events that are kept."""
+        return len(self.events)
+
+    @abstractmethod
+    def members(self, entry: WindowEntry) -> Iterable[Lifetime]:
+        """Yield the events of a window with their own lifetimes, in any order."""
+
+    def is_complete(self, entry: WindowEntry) -> bool:
+        """Whether a window has its end. Only count windows wait for it."""
+        return True
+
+    @abstractmethod
+    def closes_at(self, entry: WindowEntry) -> int:
+        """Return the smallest stable point at which nothing can change a window; ``INF`` if only the end of all does."""
+
+    def settles_at(self, entry: WindowEntry) -> int:
+        """Return the smallest stable point at which row and start of a window's results cannot change."""
+        return self.closes_at(entry)
+
+    @abstractmethod
+    def prune(self, stable: int) -> None:
+        """Drop the events that no window needs, at a stable point behind which closed windows have been dropped."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is left of the group."""
+        return not (self.windows or self.live or self.emitted)
+
+    def results(self, entry: WindowEntry) -> list[Values] | list[Lifetime]:
+        """Return what the module computes for a window."""
+        rules = self.rules
+        if isinstance(rules.module, IncrementalModule):
+            return list(rules.module.result(entry.state, entry.span))
+        events = [rules.clipped(*event, entry) for event in self.members(entry)]
+        key = rules.key
+        if rules.module.reads_events:
+            events.sort(key=lambda event: (event.vs, event.ve, key(event.row)))
+        else:  # the order of a set would reveal the lifetimes
+            events.sort(key=lambda event: key(event.row))
+        return list(rules.module.compute(events, entry.span))
+
+    # Membership of one event in one window.
+
+    def _enter(self, entry: WindowEntry, row: Values, vs: int, ve: int) -> None:
+        module = self.rules.module
+        if isinstance(module, IncrementalModule):
+            state = module.begin() if entry.events == 0 else entry.state
+            entry.state = module.add(state, self.rules.clipped(row, vs, ve, entry))
+        if self.rules.sees_ends:
+            entry.ends = SortedList() if entry.ends is None else entry.ends
+            entry.ends.add(ve)
+        entry.events += 1
+        self.touched.add(entry.start)
+
+    def _leave(self, entry: WindowEntry, row: Values, vs: int, ve: int) -> None:
+        module = self.rules.module
+        entry.events -= 1
+        if isinstance(module, IncrementalModule):
+            left = module.remove(entry.state, self.rules.clipped(row, vs, ve, entry))
+            entry.state = left if entry.events else None
+        if entry.ends is not None:
+            entry.ends.remove(ve)
+        self.touched.add(entry.start)
+
+    def _replace(self, entry: WindowEntry, row: Values, vs: int, old: int, new: int) -> None:
+        """Give an event that stays in a window another end, if the module gets to see it."""
+        if not self.rules.module.reads_events:
+            return
+        if self.rules.clipped(row, vs, old, entry) == self.rules.clipped(row, vs, new, entry):
+            return
+        self._enter(entry, row, vs, new)
+        self._leave(entry, row, vs, old)
+
+    def _rebuild(self, entry: WindowEntry) -> None:
+        """Compute the state of a window from its members."""
+        members = list(self.members(entry))
+        entry.events, entry.state, entry.ends = 0, None, None
+        for row, vs, ve in members:
+            self._enter(entry, row, vs, ve)
+        self.touched.add(entry.start)
+
+    def _after_members(self, entry: WindowEntry, due: int) -> int:
+        """Return the later of ``due`` and the first time at which no event of the window can get another end."""
+        if not entry.ends:
+            return due
+        last: int = entry.ends[-1]
+        return max(due, last if last == INF else last + 1)

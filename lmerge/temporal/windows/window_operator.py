@@ -1,0 +1,274 @@
+"""The operator of windows: groups, windows, when their results are emitted, and how far the output is stable.
+
+Every step has the paper's four phases (V.D) for a whole batch: the windows that the changes affect are found and
+updated (``WindowGroup.apply``), and for each one what was emitted is compared with its result now, so that retractions
+and inserts are the smallest that do it (departure D8). Two calendars have the windows that only time moves: one by the
+watermark, one by the stable point. So a step costs what changes.
+
+The watermark is that of the whole stream: the latest stable, or the latest start of an event that was received (V.B).
+
+**Stable point.** Nothing below it may be emitted or revised later. So it is the smallest start of a result that is not
+settled (``settles_at``) or not emitted yet, and not more than where windows that have no events yet can begin. It moves
+with the input's alone: the watermark can release a window and a revision hold it again, in one batch or in two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from sortedcontainers import SortedList
+
+from lmerge.core.calendar import Calendar, Node
+from lmerge.core.elements import INF, NEG_INF
+from lmerge.temporal.changes import Change, Delta, differences
+from lmerge.temporal.errors import ModuleViolation
+from lmerge.temporal.operators.operator import PlanOperator
+from lmerge.temporal.values import OrderKey, Values
+from lmerge.temporal.windows.count_group import CountGroup
+from lmerge.temporal.windows.grid_group import GridGroup
+from lmerge.temporal.windows.group import WindowEntry, WindowGroup, WindowRules
+from lmerge.temporal.windows.kinds import CountWindows, Hopping, Snapshots
+from lmerge.temporal.windows.policies import Form, Stamp
+from lmerge.temporal.windows.ready import ReadyWindows
+from lmerge.temporal.windows.snapshot_group import SnapshotGroup
+from lmerge.temporal.windows.stamping import first_result, has_results, stamped
+
+GROUPS: Final = {Hopping: GridGroup, Snapshots: SnapshotGroup, CountWindows: CountGroup}
+
+class WindowOperator(PlanOperator):
+    """Results of windows, by group. ``key_of``: the group's key of a row; None: all rows are one group.
+
+    Raises ModuleViolation, LimitExceeded or UsageError from ``step``; the operator cannot go on then.
+    """
+
+    def __init__(
+        self, name: str, rules: WindowRules, output_key: OrderKey, key_of: Callable[[Values], Values] | None = None
+    ) -> None:
+        super().__init__(name, output_key)
+        self._rules, self._key_of = rules, key_of
+        self._groups: dict[Values, WindowGroup] = {}
+        # Groups in whose live events further windows of a grid will begin.
+        self._going_on: dict[Values, WindowGroup] = {}
+        # Groups of this step, with the earliest time that a change of it has moved.
+        self._touched: dict[Values, int] = {}
+        self._mark = self._input_stable = self._begun_before = NEG_INF
+        # The latest finite time of an event or a stable: where the grid of an event without end stops at the very end.
+        self._last_finite = NEG_INF
+        self._by_mark, self._by_stable = Calendar(), Calendar()
+        self._open: SortedList[int] = SortedList()
+        self._ready = ReadyWindows(rules)
+
+    def step(self, deltas: Sequence[Delta]) -> Delta:
+        """Take a batch: move time, update the windows, and emit what has changed."""
+        (delta,) = deltas
+        self._move_time(delta)
+        for change in delta.changes:
+            group = self._group(change.row)
+            group.apply(change, self._begun)
+            self._touch(group, change.sync_time)
+            if group.goes_on(self._begun):
+                self._going_on[group.key] = group
+        self._touch_due()
+        changes = self._refresh()
+        return self._emit_merged(changes, None if delta.stable is None else self._output_stable())
+
+    def live(self) -> int:
+        """Return the number of live events."""
+        return sum(group.live for group in self._groups.values())
+
+    # Time.
+
+    @property
+    def _begun(self) -> int:
+        """The watermark; behind the end of all time the latest finite one, where a grid of windows stops (D13)."""
+        return self._last_finite if self._mark == INF else self._mark
+
+    def _has_reached(self, due: int) -> bool:
+        return self._input_stable >= due
+
+    def _move_time(self, delta: Delta) -> None:
+        """Move stable point and watermark, and let windows begin in the events that were there before."""
+        before = self._begun_before = self._begun
+        stable = self._input_stable if delta.stable is None else max(self._input_stable, delta.stable)
+        times = [stable, *(t for change in delta.changes for t in (change.vs, change.old, change.new))]
+        self._last_finite = max(self._last_finite, *(t for t in times if t < INF), NEG_INF)
+        mark = max((change.vs for change in delta.changes), default=NEG_INF)
+        self._input_stable, self._mark = stable, max(self._mark, stable, mark)
+        if self._begun <= before:
+            return
+        for key, group in list(self._going_on.items()):
+            group.advance(before, self._begun)
+            if not group.goes_on(self._begun):
+                del self._going_on[key]
+            self._touch(group)
+
+    def _touch_due(self) -> None:
+        """Touch the windows that time alone has moved."""
+        if self._input_stable == INF:
+            for group in self._groups.values():
+                group.touched.update(group.windows)
+                self._touch(group)
+        for node in _up_to(self._by_mark, self._mark):
+            self._look_again(node, "due_mark")
+        for node in _up_to(self._by_stable, self._input_stable):
+            if node[2] is None:
+                self._look_at_group(node)
+            else:
+                self._look_again(node, "due_stable")
+
+    def _look_again(self, node: Node, field: str) -> None:
+        due, group, start = node
+        entry = group.windows.get(start)
+        if entry is not None and getattr(entry, field) == due and self._groups.get(group.key) is group:
+            setattr(entry, field, None)
+            group.touched.add(start)
+            self._touch(group)
+
+    def _look_at_group(self, node: Node) -> None:
+        due, group, _ = node
+        if group.due == due and self._groups.get(group.key) is group:
+            group.due = None
+            self._touch(group)
+
+    # Groups.
+
+    def _group(self, row: Values) -> WindowGroup:
+        key = () if self._key_of is None else self._key_of(row)
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = GROUPS[type(self._rules.kind)](key, self._rules)
+        return group
+
+    def _touch(self, group: WindowGroup, sync_time: int = INF) -> None:
+        self._touched[group.key] = min(sync_time, self._touched.get(group.key, INF))
+
+    def _refresh(self) -> list[Change]:
+        """Bring what was emitted for each touched window to what it must be, and drop what is closed."""
+        changes: list[Change] = []
+        touched = [(self._groups[key], sync) for key, sync in self._touched.items()]
+        self._touched.clear()
+        for group, sync_time in touched:
+            for start in sorted(group.touched):
+                found = self._refreshed(group, start)
+                if self._rules.stamp is Stamp.TIME_BOUND:
+                    self._check_bound(group, start, found, sync_time)
+                changes += found
+            group.touched.clear()
+        for group, start in self._ready.released():
+            entry = group.windows.pop(start)
+            changes += differences((), stamped(group, entry) if has_results(group, entry) else ())
+            self._hold(group, start, None)
+            self._touched[group.key] = INF
+        for group in [*(group for group, _ in touched), *(self._groups[key] for key in self._touched)]:
+            self._prune(group)
+        self._touched.clear()
+        return changes
+
+    def _refreshed(self, group: WindowGroup, start: int) -> list[Change]:
+        """Return the changes of a window's results, and note when to look at it again."""
+        entry = group.windows.get(start)
+        emitted = group.emitted.pop(start, [])
+        if entry is None:
+            self._hold(group, start, None)
+            self._ready.forget(group, start)
+            return differences(emitted, ())
+        closes_at = group.closes_at(entry)
+        is_closed = self._has_reached(closes_at)
+        if self._rules.form is Form.FINAL:
+            self._ready.note(group, start, is_closed)
+            self._hold(group, start, first_result(group, entry))
+            self._look_later(group, entry, False, closes_at)
+            return []
+        must = self._must_be_emitted(group, entry)
+        results = stamped(group, entry) if must and has_results(group, entry) else []
+        if self._rules.stamp is Stamp.TIME_BOUND and self._rules.form is Form.SETTLED and not is_closed:
+            results = [one for one in results if one.vs < self._input_stable]
+        if is_closed:
+            self._hold(group, start, None)
+            del group.windows[start]
+        else:
+            if results:
+                group.emitted[start] = results
+            is_settled = self._has_reached(group.settles_at(entry)) or self._rules.stamp is Stamp.TIME_BOUND
+            self._hold(group, start, None if must and is_settled else first_result(group, entry))
+            self._look_later(group, entry, must, closes_at)
+        return differences(emitted, results)
+
+    def _must_be_emitted(self, group: WindowGroup, entry: WindowEntry) -> bool:
+        form = self._rules.form
+        if form is Form.EAGER:
+            return entry.start <= self._mark
+        if form is Form.SETTLED:
+            return self._rules.stamp is Stamp.TIME_BOUND or self._has_reached(group.settles_at(entry))
+        # What the output's stable point has passed was emitted, and a revision cannot take it back (D9).
+        first = first_result(group, entry)
+        return entry.end <= self._mark or (first is not None and first < self.stable)
+
+    def _check_bound(self, group: WindowGroup, start: int, changes: list[Change], sync_time: int) -> None:
+        """Raise ModuleViolation if a change of a window lies before the change of the input that caused it (V.F.1)."""
+        bound = sync_time if start <= self._begun_before and sync_time < INF else self.stable
+        for change in changes:
+            if change.sync_time < bound:
+                raise ModuleViolation(
+                    f"{self.name}: {self._rules.module.shown} is declared time-bound, and a change at {bound} made it "
+                    f"{change} in the window that starts at {start}"
+                )
+
+    def _look_later(self, group: WindowGroup, entry: WindowEntry, must: bool, closes_at: int) -> None:
+        """Enter a window into the calendars for the next times at which time alone can move it."""
+        form = self._rules.form
+        mark = entry.start if form is Form.EAGER else entry.end
+        if form in (Form.EAGER, Form.WATERMARK) and not must and self._mark < mark < INF and entry.due_mark != mark:
+            entry.due_mark = mark
+            self._by_mark.add([mark, group, entry.start])
+        due = closes_at
+        if form is not Form.FINAL and not self._has_reached(group.settles_at(entry)):
+            due = group.settles_at(entry)
+        if self._rules.stamp is Stamp.TIME_BOUND and form is Form.SETTLED:
+            due = self._input_stable + 1
+        if self._input_stable < due < INF and entry.due_stable != due:
+            entry.due_stable = due
+            self._by_stable.add([due, group, entry.start])
+
+    def _prune(self, group: WindowGroup) -> None:
+        """Drop what a group does not need, and come back when the next of its events has ended."""
+        group.prune(self._input_stable)
+        if group.is_empty or self._input_stable == INF:
+            self._groups.pop(group.key, None)
+            self._going_on.pop(group.key, None)
+            return
+        first = group.events.first_end
+        if first is None or first == INF:
+            return
+        due = first + 1
+        if due > self._input_stable and (group.due is None or due < group.due):
+            group.due = due
+            self._by_stable.add([due, group, None])
+
+    # The output's stable point.
+
+    def _hold(self, group: WindowGroup, start: int, at: int | None) -> None:
+        """Let a window hold the output's stable point at ``at``, or not at all."""
+        before = group.held.pop(start, None)
+        if before is not None:
+            self._open.remove(before)
+        if at is not None:
+            group.held[start] = at
+            self._open.add(at)
+
+    def _output_stable(self) -> int | None:
+        stable, kind, stamp = self._input_stable, self._rules.kind, self._rules.stamp
+        if stable in (NEG_INF, INF):
+            return None if stable == NEG_INF else INF
+        if isinstance(kind, Hopping) and stamp is not Stamp.TIME_BOUND:
+            # The first window that ends behind the input's stable point; an event can still come into it.
+            stable = kind.first_over(stable)
+            if stamp is Stamp.POINT_AT_END:
+                stable += kind.size - 1
+        return min(stable, INF, self._open[0] if self._open else INF)
+
+
+def _up_to(calendar: Calendar, t: int) -> list[Node]:
+    """Remove and return the nodes that are due at or before ``t``."""
+    return [] if t == NEG_INF else calendar.pop_below(min(t + 1, INF))
