@@ -23,9 +23,10 @@ from lmerge.temporal.values import OrderKey
 
 
 class PlanOperator(ABC):
-    """An operator that runs. ``stable``: of its output. ``fast_forwarded``: what its consumer does not need ends before.
+    """An operator that runs. ``stable``: of its output.
 
-    ``name`` is that of its node in the plan, for messages and metrics.
+    ``name`` is that of its node in the plan, for messages and metrics. ``fast_forwarded``: its consumer needs no event
+    that ends before it.
     """
 
     inputs: ClassVar[int] = 1

@@ -74,13 +74,13 @@ class GridGroup(WindowGroup):
         self.events.drop_ended(min(stable - 1, first))
 
     def _entry(self, start: int) -> WindowEntry:
-        entry = self.windows.get(start)
+        entry: WindowEntry | None = self.windows.get(start)
         if entry is None:
             entry = self.windows[start] = WindowEntry(start, start + self._grid.size)
         return entry
 
     def _starts(self, first: int, until: int) -> range:
-        """Return the starts of windows from ``first`` to below ``until``. Raises LimitExceeded if there are too many."""
+        """Return the starts of windows from ``first`` to below ``until``. Raises LimitExceeded if they are too many."""
         count = max(0, -((first - until) // self._grid.hop))
         if count > self.rules.windows_max:
             raise LimitExceeded(

@@ -124,7 +124,7 @@ class WindowGroup(ABC):
 
     @abstractmethod
     def closes_at(self, entry: WindowEntry) -> int:
-        """Return the smallest stable point at which nothing can change a window; ``INF`` if only the end of all does."""
+        """Return the smallest stable point at which nothing can change a window; ``INF``: that of a stream's end."""
 
     def settles_at(self, entry: WindowEntry) -> int:
         """Return the smallest stable point at which row and start of a window's results cannot change."""

@@ -14,7 +14,7 @@ with the input's alone: the watermark can release a window and a revision hold i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from sortedcontainers import SortedList
@@ -28,13 +28,18 @@ from lmerge.temporal.values import OrderKey, Values
 from lmerge.temporal.windows.count_group import CountGroup
 from lmerge.temporal.windows.grid_group import GridGroup
 from lmerge.temporal.windows.group import WindowEntry, WindowGroup, WindowRules
-from lmerge.temporal.windows.kinds import CountWindows, Hopping, Snapshots
+from lmerge.temporal.windows.kinds import CountWindows, Hopping, Snapshots, WindowKind
 from lmerge.temporal.windows.policies import Form, Stamp
 from lmerge.temporal.windows.ready import ReadyWindows
 from lmerge.temporal.windows.snapshot_group import SnapshotGroup
 from lmerge.temporal.windows.stamping import first_result, has_results, stamped
 
-GROUPS: Final = {Hopping: GridGroup, Snapshots: SnapshotGroup, CountWindows: CountGroup}
+GROUPS: Final[Mapping[type[WindowKind], Callable[[Values, WindowRules], WindowGroup]]] = {
+    Hopping: GridGroup,
+    Snapshots: SnapshotGroup,
+    CountWindows: CountGroup,
+}
+
 
 class WindowOperator(PlanOperator):
     """Results of windows, by group. ``key_of``: the group's key of a row; None: all rows are one group.
@@ -118,7 +123,8 @@ class WindowOperator(PlanOperator):
                 self._look_again(node, "due_stable")
 
     def _look_again(self, node: Node, field: str) -> None:
-        due, group, start = node
+        due, start = node[0], node[2]
+        group: WindowGroup = node[1]
         entry = group.windows.get(start)
         if entry is not None and getattr(entry, field) == due and self._groups.get(group.key) is group:
             setattr(entry, field, None)
@@ -126,8 +132,8 @@ class WindowOperator(PlanOperator):
             self._touch(group)
 
     def _look_at_group(self, node: Node) -> None:
-        due, group, _ = node
-        if group.due == due and self._groups.get(group.key) is group:
+        group: WindowGroup = node[1]
+        if group.due == node[0] and self._groups.get(group.key) is group:
             group.due = None
             self._touch(group)
 

@@ -1,0 +1,145 @@
+"""Windows of every kind, clipping, timestamp and form against their definition, after every batch of a stream."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pytest
+from temporal_world import StreamTable, cut, random_stream
+from window_definition import WindowDefinition, stable_of_the_table
+
+from lmerge.core.elements import INF
+from lmerge.temporal.changes import Lifetime
+from lmerge.temporal.values import Values
+from lmerge.temporal.windows.group import WindowRules
+from lmerge.temporal.windows.kinds import CountedEnd, CountWindows, Hopping, Snapshots, WindowKind, WindowSpan
+from lmerge.temporal.windows.module import IncrementalModule, ModuleState, WindowModule
+from lmerge.temporal.windows.policies import Clip, Form, Stamp
+from lmerge.temporal.windows.window_operator import WindowOperator
+
+KINDS: dict[str, WindowKind] = {
+    "tumbling": Hopping(5, 5),
+    "hopping": Hopping(4, 2, 1),
+    "hopping, uneven": Hopping(3, 2),
+    "with gaps": Hopping(2, 5),
+    "snapshot": Snapshots(),
+    "each start": CountWindows(1),
+    "two starts": CountWindows(2),
+    "three starts": CountWindows(3),
+    "two ends": CountWindows(2, CountedEnd.ENDS),
+}
+SEEDS = 12
+LENGTHS = (4, 8, 12, 20)
+
+
+class CountRows(IncrementalModule):
+    def begin(self) -> ModuleState:
+        return 0
+
+    def add(self, state: ModuleState, event: Lifetime) -> ModuleState:
+        return state + 1
+
+    def remove(self, state: ModuleState, event: Lifetime) -> ModuleState:
+        return state - 1
+
+    def result(self, state: ModuleState, window: WindowSpan) -> Sequence[Values]:
+        return [(state,)]
+
+
+class ListRows(WindowModule):
+    def compute(self, events: Sequence[Lifetime], window: WindowSpan) -> Sequence[Values]:
+        return [tuple(value for event in events for value in event.row)]
+
+
+class SumDurations(IncrementalModule):
+    reads_events = True
+
+    def begin(self) -> ModuleState:
+        return 0
+
+    def add(self, state: ModuleState, event: Lifetime) -> ModuleState:
+        return state + min(event.ve, 1000) - event.vs
+
+    def remove(self, state: ModuleState, event: Lifetime) -> ModuleState:
+        return state - min(event.ve, 1000) + event.vs
+
+    def result(self, state: ModuleState, window: WindowSpan) -> Sequence[Values]:
+        return [(state,)]
+
+
+class ListEvents(WindowModule):
+    reads_events = True
+
+    def compute(self, events: Sequence[Lifetime], window: WindowSpan) -> Sequence[Values]:
+        return [tuple((*event.row, event.vs, event.ve) for event in events)]
+
+
+class MeasureWindow(WindowModule):
+    reads_window = True
+
+    def compute(self, events: Sequence[Lifetime], window: WindowSpan) -> Sequence[Values]:
+        return [(len(events), *window)]
+
+
+class EmitEvents(WindowModule):
+    """Gives every event of the window its own lifetime from the window's start on, and counts the others beside it."""
+
+    reads_events = True
+    stamps = True
+
+    def compute(self, events: Sequence[Lifetime], window: WindowSpan) -> Sequence[Lifetime]:
+        cut_left = [Lifetime((len(events), *row), max(vs, window.start), ve) for row, vs, ve in events]
+        return [event for event in cut_left if event.vs < event.ve]
+
+
+MODULES = {
+    module.__name__: module() for module in (CountRows, ListRows, SumDurations, ListEvents, MeasureWindow, EmitEvents)
+}
+
+
+@dataclass(frozen=True)
+class Policies:
+    """A clipping and a timestamp that go together with a module."""
+
+    clip: Clip
+    stamp: Stamp
+
+
+def choices(module: WindowModule, kind: WindowKind) -> list[Policies]:
+    """Return what can be chosen for a module: without lifetimes, clipping has no effect; aligned results only."""
+    clips = list(Clip) if module.reads_events else [Clip.NONE]
+    stamps = [Stamp.ALIGN]
+    stamps += [] if isinstance(kind, Snapshots) else [Stamp.POINT_AT_END]
+    stamps += [Stamp.UNCHANGED, Stamp.CLIP] if module.stamps else []
+    return [Policies(clip, stamp) for clip in clips for stamp in stamps]
+
+
+@pytest.mark.parametrize("form", list(Form))
+@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_emitted_is_what_the_definition_has(kind: str, module: str, form: Form) -> None:
+    for at, policies in enumerate(choices(MODULES[module], KINDS[kind])):
+        rules = WindowRules(KINDS[kind], MODULES[module], policies.clip, policies.stamp, form, key=lambda row: row)
+        for seed in range(SEEDS):
+            check(rules, random.Random(seed * 100 + at))
+
+
+def check(rules: WindowRules, random_: random.Random) -> None:
+    """Run an operator over a random stream, by groups or without, and judge it after every batch."""
+    is_grouped = random_.random() < 0.5
+    key_of = (lambda row: row[:1]) if is_grouped else (lambda row: ())
+    operator = WindowOperator("windows", rules, lambda row: row, key_of if is_grouped else None)
+    definition, output = WindowDefinition(rules, key_of), StreamTable()
+    for delta in cut(random_, random_stream(random_, random_.choice(LENGTHS))):
+        emitted = operator.step([delta])
+        output.apply(emitted)
+        assert output.events == definition.take(delta)
+        assert output.stable == definition.output_stable
+        assert emitted.stable is None or delta.stable is not None
+        if rules.form in (Form.EAGER, Form.SETTLED):
+            assert stable_of_the_table(rules, key_of, definition.table) in (None, output.stable)
+    assert rules.form is not Form.FINAL or output.inserts_only
+    if definition.table.stable == INF:
+        assert operator.live() == 0
