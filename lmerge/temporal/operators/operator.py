@@ -15,11 +15,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from decimal import Decimal
+from typing import Any
 
 from lmerge.core.elements import NEG_INF
 from lmerge.temporal.changes import Change, Delta, merged, ordered
-from lmerge.temporal.values import OrderKey
+from lmerge.temporal.values import OrderKey, canonical_float
 
 
 class PlanOperator(ABC):
@@ -29,7 +30,7 @@ class PlanOperator(ABC):
     that ends before it.
     """
 
-    inputs: ClassVar[int] = 1
+    inputs: int = 1
 
     def __init__(self, name: str, key: OrderKey) -> None:
         self.name = name
@@ -81,14 +82,16 @@ class PlanOperator(ABC):
 
 
 def state_of_row(row: Any) -> Any:
-    """Return a row as plain values that JSON and MessagePack have: tuples become lists."""
+    """Return a row as plain values: tuples become lists, and a decimal a dict with its digits."""
     if isinstance(row, tuple):
         return [state_of_row(value) for value in row]
-    return row
+    return {"decimal": str(row)} if isinstance(row, Decimal) else row
 
 
 def row_of_state(state: Any) -> Any:
     """Return the row of plain values that ``state_of_row`` has returned."""
-    if isinstance(state, list):
+    if isinstance(state, (list, tuple)):
         return tuple(row_of_state(value) for value in state)
-    return state
+    if isinstance(state, dict):
+        return Decimal(state["decimal"])
+    return canonical_float(state) if isinstance(state, float) else state

@@ -16,8 +16,8 @@ from sortedcontainers import SortedDict, SortedList
 
 from lmerge.core.elements import INF
 from lmerge.temporal.changes import Change, Lifetime
+from lmerge.temporal.event_index import EventIndex
 from lmerge.temporal.values import OrderKey, Values
-from lmerge.temporal.windows.event_index import EventIndex
 from lmerge.temporal.windows.kinds import WindowKind, WindowSpan
 from lmerge.temporal.windows.module import IncrementalModule, ModuleState, WindowModule
 from lmerge.temporal.windows.policies import Clip, Form, Stamp

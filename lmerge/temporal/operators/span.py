@@ -1,0 +1,122 @@
+"""Span operators: filter, project, map, and other lifetimes, event by event (II.D.1; sheets O1, O2, O11, O12).
+
+A chain of them runs in one pass. Predicates and functions see rows alone: with a predicate on lifetimes an adjust
+could change what is in the output below the stable point. Alterations see lifetimes alone. So a chain is two pipelines,
+one of rows and one of lifetimes, and the order between the two makes no difference.
+
+The lifetime comes first: after feedback an event whose result ends too early is left out before any function is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from lmerge.core.elements import NEG_INF
+from lmerge.errors import LmergeError
+from lmerge.temporal.changes import Change, Delta
+from lmerge.temporal.errors import ModuleViolation
+from lmerge.temporal.operators.lifetimes import AlterLifetime
+from lmerge.temporal.operators.skipping import SkippedEvents, SkippingOperator
+from lmerge.temporal.values import OrderKey, Values
+
+
+@dataclass(frozen=True)
+class KeepRows:
+    """A filter. ``predicate`` returns True, False or None, which is false. ``shown``: it, for messages.
+
+    ``drops_failed``: a row for which it raises is dropped and counted; else the step fails.
+    """
+
+    predicate: Callable[[Values], Any]
+    shown: str = "a predicate"
+    drops_failed: bool = False
+
+
+@dataclass(frozen=True)
+class MapRows:
+    """A projection or a map: one row for each row; equal results stay several events. As ``KeepRows``."""
+
+    function: Callable[[Values], Values]
+    shown: str = "a function"
+    drops_failed: bool = False
+
+
+SpanPart: TypeAlias = KeepRows | MapRows | AlterLifetime
+
+
+class SpanOperator(SkippingOperator):
+    """A chain of span operators. ``failed``: how many rows were dropped because a function raised.
+
+    Raises ModuleViolation from ``step`` if a function raises, or a predicate returns what is no truth value.
+    """
+
+    def __init__(self, name: str, key: OrderKey, parts: Sequence[SpanPart]) -> None:
+        self._alterations = [part for part in parts if isinstance(part, AlterLifetime)]
+        self._row_parts = [part for part in parts if not isinstance(part, AlterLifetime)]
+        super().__init__(name, key, [SkippedEvents(self._altered if self._alterations else None)])
+        self.failed = 0
+
+    def _step(self, deltas: Sequence[Delta]) -> Delta:
+        (delta,) = deltas
+        changes: list[Change] = []
+        for row, vs, old, new in delta.changes:
+            lifetimes = self._moved(vs, old, new) if self._alterations else ((vs, old, new),)
+            for start, before, after in lifetimes:
+                result = self._row(row)
+                if result is None:
+                    break
+                changes.append(Change(result, start, before, after))
+        stable = delta.stable
+        if stable is not None:
+            for part in self._alterations:
+                stable = part.stable(stable)
+        return self._emit_merged(changes, stable)
+
+    def fast_forward(self, t: int) -> list[int]:
+        """Learn that the consumer needs no event that ends before ``t``; return the same for the input."""
+        (needed,) = super().fast_forward(t)
+        for part in reversed(self._alterations):
+            needed = part.needed(needed) if needed > NEG_INF else needed
+        return [needed]
+
+    def _altered(self, vs: int, ve: int) -> tuple[int, int]:
+        for part in self._alterations:
+            if ve > vs:
+                vs, ve = part.altered(vs, ve)
+        return vs, max(vs, ve)
+
+    def _moved(self, vs: int, old: int, new: int) -> Iterator[tuple[int, int, int]]:
+        """Yield what an adjust becomes as (start, end before, end after); nothing if the result stays as it is."""
+        start, before = self._altered(vs, old) if old > vs else (vs, vs)
+        later, after = self._altered(vs, new) if new > vs else (vs, vs)
+        if start == later:
+            if before != after:
+                yield start, before, after
+            return
+        if before > start:
+            yield start, before, start
+        if after > later:
+            yield later, later, after
+
+    def _row(self, row: Values) -> Values | None:
+        """Return the result for a row, or None if it is filtered out."""
+        for part in self._row_parts:
+            is_filter = isinstance(part, KeepRows)
+            try:
+                result = part.predicate(row) if isinstance(part, KeepRows) else part.function(row)
+            except LmergeError:
+                raise
+            except Exception as error:
+                if not part.drops_failed:
+                    raise ModuleViolation(f"{self.name}: {part.shown} raised {error!r} for the row {row}") from error
+                self.failed += 1
+                return None
+            if not is_filter:
+                row = result
+            elif result is None or result is False:
+                return None
+            elif result is not True:
+                raise ModuleViolation(f"{self.name}: {part.shown} gave {result!r} for {row}, which is no truth value")
+        return row
