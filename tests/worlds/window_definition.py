@@ -80,12 +80,12 @@ class WindowDefinition:
             return False
         if window.span.end > stable:
             return False
-        sees_ends = self.rules.module.reads_events and not self.rules.clip.cuts_right
-        return not sees_ends or all(event.ve < stable for event in window.events)
+        return not sees_ends(self.rules) or all(event.ve < stable for event in window.events)
 
     def _is_settled(self, window: DefinedWindow) -> bool:
         module, is_snapshot = self.rules.module, isinstance(self.rules.kind, Snapshots)
-        if is_snapshot and not (module.reads_events or module.reads_window):
+        reads_ends = module.reads_events and not module.starts_only
+        if is_snapshot and not (reads_ends or module.reads_window):
             return window.span.start < self.table.stable or self._is_closed(window)
         return self._is_closed(window)
 
@@ -126,8 +126,9 @@ class WindowDefinition:
             Lifetime(row, max(vs, span.start) if left else vs, min(ve, span.end) if right else ve)
             for row, vs, ve in window.events
         ]
-        reads = rules.module.reads_events
-        events.sort(key=lambda event: (event.vs, event.ve, event.row) if reads else event.row)
+        events.sort(key=lambda event: event.row)
+        if rules.module.reads_events:
+            events.sort(key=lambda event: (event.vs, 0 if rules.module.starts_only else event.ve))
         found = list(rules.module.compute(events, span))
         lifetime = WindowSpan(span.end - 1, span.end) if rules.stamp is Stamp.POINT_AT_END else span
         if not rules.module.stamps:
@@ -173,6 +174,11 @@ def members(kind: WindowKind, events: Sequence[Lifetime], span: WindowSpan) -> l
     return [event for event in events if span.start <= (event.ve if by_ends else event.vs) < span.end]
 
 
+def sees_ends(rules: WindowRules) -> bool:
+    """Return whether a result depends on the ends of events that go on behind the window."""
+    return rules.module.reads_events and not rules.module.starts_only and not rules.clip.cuts_right
+
+
 def stable_of_the_table(rules: WindowRules, key_of: Callable[[Values], Values], table: StreamTable) -> int | None:
     """Return the stable point of the forms that emit at once, by a formula for each case; None: there is no formula.
 
@@ -181,16 +187,16 @@ def stable_of_the_table(rules: WindowRules, key_of: Callable[[Values], Values], 
     c, kind = table.stable, rules.kind
     if c in (NEG_INF, INF):
         return c
-    reads, sees_ends = rules.module.reads_events, rules.module.reads_events and not rules.clip.cuts_right
+    shown, reads = sees_ends(rules), rules.module.reads_events and not rules.module.starts_only
     groups: dict[Values, list[Lifetime]] = {}
     for event in table.events.elements():
         groups.setdefault(key_of(event.row), []).append(event)
     if isinstance(kind, Hopping):
-        starts = [kind.start_above(e.vs - kind.size) for e in table.events if sees_ends and e.vs < c <= e.ve]
+        starts = [kind.start_above(e.vs - kind.size) for e in table.events if shown and e.vs < c <= e.ve]
         ends = {kind.start_above(e.vs - kind.size): e.ve for e in table.events if e.vs < c <= e.ve}
         begun = [start for start in starts if start < ends[start] and start <= c]
         if rules.stamp is Stamp.POINT_AT_END:
-            return None if sees_ends else kind.start_above(c - kind.size) + kind.size - 1
+            return None if shown else kind.start_above(c - kind.size) + kind.size - 1
         return None if len(begun) < len(starts) else min([kind.start_above(c - kind.size), *starts])
     if rules.stamp is not Stamp.ALIGN:
         return None
@@ -201,11 +207,11 @@ def stable_of_the_table(rules: WindowRules, key_of: Callable[[Values], Values], 
             before = [point for point in points(kind, events) if point < c]
             if before and kind.count > 1:
                 found.append(before[max(0, len(before) - kind.count + 1)])
-            if sees_ends and kind.by is CountedEnd.STARTS:
+            if shown and kind.by is CountedEnd.STARTS:
                 for event in hf:
                     index = before.index(event.vs)
                     found.append(before[max(0, index - kind.count + 1)])
-        elif sees_ends:
+        elif shown:
             found += [event.vs for event in hf]
         elif reads or rules.module.reads_window:
             found += [span.start for span in spans(kind, events, INF) if span.start < c <= span.end]

@@ -38,7 +38,8 @@ class WindowRules:
     @property
     def sees_ends(self) -> bool:
         """Whether a result can depend on the ends of events that go on behind the window (III.C.1)."""
-        return self.module.reads_events and not self.clip.cuts_right
+        module = self.module
+        return module.reads_events and not module.starts_only and not self.clip.cuts_right
 
     @property
     def follows_clipping(self) -> bool:
@@ -49,7 +50,8 @@ class WindowRules:
     def is_settled_early(self) -> bool:
         """Whether a result depends on the window's events alone, and its lifetime is the window."""
         module = self.module
-        return self.stamp is Stamp.ALIGN and not (module.reads_events or module.reads_window)
+        reads_ends = module.reads_events and not module.starts_only
+        return self.stamp is Stamp.ALIGN and not (reads_ends or module.reads_window)
 
     def clipped(self, row: Values, vs: int, ve: int, window: WindowEntry) -> Lifetime:
         """Return an event of a window as the module gets it."""
@@ -146,7 +148,9 @@ class WindowGroup(ABC):
             return list(rules.module.result(entry.state, entry.span))
         events = [rules.clipped(*event, entry) for event in self.members(entry)]
         key = rules.key
-        if rules.module.reads_events:
+        if rules.module.starts_only:
+            events.sort(key=lambda event: (event.vs, key(event.row)))
+        elif rules.module.reads_events:
             events.sort(key=lambda event: (event.vs, event.ve, key(event.row)))
         else:  # the order of a set would reveal the lifetimes
             events.sort(key=lambda event: key(event.row))
@@ -177,7 +181,7 @@ class WindowGroup(ABC):
 
     def _replace(self, entry: WindowEntry, row: Values, vs: int, old: int, new: int) -> None:
         """Give an event that stays in a window another end, if the module gets to see it."""
-        if not self.rules.module.reads_events:
+        if self.rules.module.starts_only or not self.rules.module.reads_events:
             return
         if self.rules.clipped(row, vs, old, entry) == self.rules.clipped(row, vs, new, entry):
             return

@@ -7,6 +7,7 @@ gives its results lifetimes of their own (IV.B). Events come with lifetimes that
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, TypeAlias
@@ -21,26 +22,33 @@ ModuleState: TypeAlias = Any
 class WindowModule(ABC):
     """A module over the set of events of a window.
 
-    ``reads_events``: whether a result depends on lifetimes. ``reads_window``: whether it depends on the window's ends.
-    ``stamps``: whether ``compute`` returns lifetimes; else it returns rows. ``shown``: its name, for messages.
+    ``reads_events``: whether a result depends on lifetimes; ``starts_only``: on their starts alone, so that a window
+    does not wait for the ends of its events. ``reads_window``: whether it depends on the window's ends. ``stamps``:
+    whether ``compute`` returns lifetimes; else it returns rows. ``shown``: its name, for messages.
     """
 
     shown: str = "a module"
 
-    reads_events = False
-    reads_window = False
-    stamps = False
+    reads_events: bool = False
+    starts_only: bool = False
+    reads_window: bool = False
+    stamps: bool = False
 
     @abstractmethod
     def compute(self, events: Sequence[Lifetime], window: WindowSpan) -> Sequence[Values] | Sequence[Lifetime]:
         """Return the results of a window that has events.
 
-        They come in the order of (start, end, row), to a module that does not read lifetimes in that of rows.
+        They come in the order of (start, end, row); to a module that reads only starts in that of (start, row), and to
+        one that does not read lifetimes in that of rows.
         """
 
 
 class IncrementalModule(WindowModule):
-    """A module that keeps a state for each window. The state of a window without events is ``begin()``."""
+    """A module that keeps a state for each window. The state of a window without events is ``begin()``.
+
+    A state is plain values (numbers, text, bytes, lists, dicts with text keys), or ``state_of`` and ``restore`` convert
+    it to them.
+    """
 
     @abstractmethod
     def begin(self) -> ModuleState:
@@ -58,9 +66,29 @@ class IncrementalModule(WindowModule):
     def result(self, state: ModuleState, window: WindowSpan) -> Sequence[Values] | Sequence[Lifetime]:
         """Return the results of a window with that state."""
 
+    def copied(self, state: ModuleState) -> ModuleState:
+        """Return a state that changes independently of ``state``: a snapshot window is split."""
+        return copy.deepcopy(state)
+
+    def state_of(self, state: ModuleState) -> Any:
+        """Return a state as plain values, the same for the same events in any order."""
+        return state
+
+    def restore(self, plain: Any) -> ModuleState:
+        """Return the state of plain values that ``state_of`` has returned."""
+        return plain
+
     def compute(self, events: Sequence[Lifetime], window: WindowSpan) -> Sequence[Values] | Sequence[Lifetime]:
         """Return the results of a window, by adding every event."""
         state = self.begin()
         for event in events:
             state = self.add(state, event)
         return self.result(state, window)
+
+
+class MergeableModule(IncrementalModule):
+    """A module whose states of two sets of events make the state of both: windows can share parts (M5)."""
+
+    @abstractmethod
+    def merge(self, state: ModuleState, other: ModuleState) -> ModuleState:
+        """Return the state of the events of both. It may change ``state`` and return it, and leaves ``other``."""

@@ -7,7 +7,6 @@ have the same events. Equal results side by side stay two events: the windows ar
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Iterator
 
 from sortedcontainers import SortedDict, SortedList
@@ -16,6 +15,7 @@ from lmerge.core.elements import INF
 from lmerge.temporal.changes import Change, Lifetime
 from lmerge.temporal.values import Values
 from lmerge.temporal.windows.group import WindowEntry, WindowGroup, WindowRules
+from lmerge.temporal.windows.module import IncrementalModule
 
 
 class SnapshotGroup(WindowGroup):
@@ -87,7 +87,9 @@ class SnapshotGroup(WindowGroup):
             self._rebuild(left)
             self._rebuild(right)
         else:
-            right.state = copy.deepcopy(left.state)
+            module = self.rules.module
+            if isinstance(module, IncrementalModule):
+                right.state = module.copied(left.state)
             right.ends = None if left.ends is None else SortedList(left.ends)
         self.touched.update((left.start, edge))
 
