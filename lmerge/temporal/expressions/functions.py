@@ -1,0 +1,133 @@
+"""User-defined scalar functions: Python callables with declared types, which expressions and plans call by name.
+
+::
+
+    @scalar_function(["int"], "float")
+    def threshold(id):
+        return {1: 5.0, 2: 7.0}[id]
+
+    readings.where(col.value < threshold(col.id))
+
+A plan in JSON has the name and the version, never the code. The process that runs the plan must have imported the
+module that declares the function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeAlias
+
+from lmerge.errors import UsageError
+from lmerge.temporal.errors import PlanError
+from lmerge.temporal.expressions.surface import Expression, Operand, node_of
+from lmerge.temporal.expressions.tree import Nulls, UserCall, UserFunction
+from lmerge.wire.names import check_name
+from lmerge.wire.schema import Column, parse_schema
+
+TypeLike: TypeAlias = str | Mapping[str, object]
+"""A type as a schema has it: ``"float?"``, or the fields of a struct."""
+
+Declare: TypeAlias = "Callable[[Callable[..., Any]], ScalarFunction]"
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarFunction:
+    """A declared function. Called with expressions and constants, it gives an expression. ``declared``: what it is."""
+
+    declared: UserFunction
+
+    def __call__(self, *operands: Operand) -> Expression:
+        count = len(self.declared.arguments)
+        if len(operands) != count:
+            raise PlanError(f"function {self.declared.name!r} takes {count} arguments, not {len(operands)}")
+        return Expression(UserCall(self.declared, tuple(map(node_of, operands))))
+
+
+class FunctionRegistry:
+    """Functions by name and version. A name and a version are declared once."""
+
+    def __init__(self) -> None:
+        self._functions: dict[tuple[str, int], UserFunction] = {}
+
+    def scalar(
+        self,
+        arguments: Sequence[TypeLike],
+        result: TypeLike,
+        *,
+        name: str | None = None,
+        version: int = 1,
+        nulls: Nulls = "skip",
+        deterministic: bool = True,
+        injective: bool = False,
+        vectorised: bool = False,
+    ) -> Declare:
+        """Declare a function of one row, or with ``vectorised`` of lists with a value for each row of a batch.
+
+        ``name``: that of the callable if there is none. What else is declared: see ``UserFunction``. Raises PlanError
+        if the name is taken or a type is wrong.
+        """
+
+        def declare(function: Callable[..., Any]) -> ScalarFunction:
+            declared = UserFunction(
+                getattr(function, "__name__", "") if name is None else name,
+                version,
+                tuple(_type(one) for one in arguments),
+                _type(result),
+                function,
+                nulls,
+                deterministic,
+                injective,
+                vectorised,
+            )
+            self._add(declared)
+            return ScalarFunction(declared)
+
+        return declare
+
+    def _add(self, function: UserFunction) -> None:
+        try:
+            check_name("function", function.name)
+        except UsageError as problem:
+            raise PlanError(str(problem)) from None
+        if function.nulls not in ("skip", "pass"):
+            raise PlanError(f"function {function.name!r}: nulls is 'skip' or 'pass', not {function.nulls!r:.64}")
+        if not isinstance(function.version, int) or isinstance(function.version, bool) or function.version < 1:
+            raise PlanError(f"function {function.name!r}: a version is a number from 1, not {function.version!r:.64}")
+        if (function.name, function.version) in self._functions:
+            raise PlanError(f"function {function.name!r} version {function.version} is declared twice")
+        self._functions[function.name, function.version] = function
+
+    def find(self, name: str, version: int) -> UserFunction:
+        """Return a function. Raises PlanError, which names the versions that are there."""
+        found = self._functions.get((name, version))
+        if found is not None:
+            return found
+        versions = sorted(number for other, number in self._functions if other == name)
+        if versions:
+            others = ", ".join(map(str, versions))
+            raise PlanError(f"function {name!r:.100} has no version {version!r:.20}; it is declared in {others}")
+        raise PlanError(f"there is no function {name!r:.100}; import the module that declares it")
+
+    def all(self) -> list[UserFunction]:
+        """Return all functions, by name and version."""
+        return [self._functions[key] for key in sorted(self._functions)]
+
+
+def _type(declared: TypeLike) -> Column:
+    try:
+        (column,) = parse_schema({"type": declared}).columns
+    except UsageError as problem:
+        raise PlanError(f"a function's {problem}") from None
+    return replace(column, name="")
+
+
+FUNCTIONS: Final = FunctionRegistry()
+"""The functions of the process."""
+
+scalar_function = FUNCTIONS.scalar
+
+
+def call(name: str, *operands: Operand, version: int = 1, functions: FunctionRegistry = FUNCTIONS) -> Expression:
+    """Return the call of a declared function by its name. Raises PlanError if there is none."""
+    return ScalarFunction(functions.find(name, version))(*operands)

@@ -1,0 +1,127 @@
+"""A tree with types: what binding makes of an expression for one schema, and what the generator makes code of.
+
+Casts that are not written are nodes here. Each node has one kind of code:
+
+* ``LoadColumn`` and ``Constant``;
+* ``Strict``: NULL if an operand is NULL, else a Python expression of the operands;
+* ``Lenient``: a Python expression of the operands, which can be None;
+* ``Junction``, ``Choice``, ``FirstPresent``: they evaluate only the operands that decide;
+* ``FunctionCall``: a user's function.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from lmerge.temporal.expressions.printing import shown
+from lmerge.temporal.expressions.tree import Node, UserFunction
+from lmerge.wire.schema import Column
+
+
+class EvaluationFailure(Exception):
+    """A value that cannot be computed. Caught in the code of a bound expression, which adds the row and operator."""
+
+    def __init__(self, expression: str, problem: str) -> None:
+        super().__init__(problem)
+        self.expression = expression
+        self.problem = problem
+
+
+class Site:
+    """The place of an operation in an expression, for messages."""
+
+    __slots__ = ("node",)
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+
+    def failure(self, problem: str) -> EvaluationFailure:
+        """Return the error of a value that this operation cannot compute."""
+        return EvaluationFailure(shown(self.node), problem)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadColumn:
+    """The value of a row at an index."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A value that is the same for all rows."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Strict:
+    """A Python expression with ``{0}``, ``{1}`` for operands, ``{name}`` for ``bindings`` and ``{site}``.
+
+    ``after``: a statement that checks or corrects the result ``{t}``. ``can_be_null``: without a NULL as operand.
+    """
+
+    text: str
+    bindings: tuple[tuple[str, Any], ...] = ()
+    after: str = ""
+    can_be_null: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Lenient:
+    """As ``Strict``, for operands that can be None."""
+
+    text: str
+    bindings: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Junction:
+    """Three-valued and (``is_all``) or or: from left to right, until the result is settled."""
+
+    is_all: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The value behind the first condition that is true. Operands: condition, value, ..., and a value for the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class FirstPresent:
+    """The first operand that is not NULL."""
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionCall:
+    """A call of a user's function on converted values."""
+
+    function: UserFunction
+
+
+Code: TypeAlias = LoadColumn | Constant | Strict | Lenient | Junction | Choice | FirstPresent | FunctionCall
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Typed:
+    """A node with its type, the nodes that it is computed from, and its code. ``node``: for messages."""
+
+    node: Node
+    column: Column
+    operands: tuple[Typed, ...]
+    code: Code
+
+    @property
+    def nullable(self) -> bool:
+        """Whether the value can be NULL."""
+        return self.column.nullable
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether the value is the same for all rows."""
+        return isinstance(self.code, Constant)
+
+
+CANONICAL_NAN: Final = "if {t} != {t}: {t} = {nan}"
+"""The statement behind an operation of floats: one object for every NaN."""
