@@ -35,13 +35,13 @@ class SkippedEvents:
     """The live events that an input leaves out. ``until``: results that end before it are not needed.
 
     ``skipped`` counts how often an event was left out, that is, was not evaluated. ``alter``: the lifetime of the
-    result of an event, by default its own.
+    result of an event, by default its own. ``key``: the order of the input's rows.
     """
 
-    def __init__(self, alter: Alter | None = None) -> None:
+    def __init__(self, key: OrderKey, alter: Alter | None = None) -> None:
         self.until = NEG_INF
         self.skipped = 0
-        self._alter = alter
+        self._key, self._alter = key, alter
         self._stable = self._passed_on = NEG_INF
         # By event: [its end, the event, how many, where it holds the stable point].
         self._nodes: dict[Lifetime, Node] = {}
@@ -68,7 +68,8 @@ class SkippedEvents:
 
     def state(self) -> dict[str, Any]:
         """Return what is left out, as plain values."""
-        events = [[state_of_row(row), vs, ve, node[2]] for (row, vs, ve), node in self._nodes.items()]
+        nodes = sorted(self._nodes.items(), key=lambda item: (item[0].vs, self._key(item[0].row), item[0].ve))
+        events = [[state_of_row(row), vs, ve, node[2]] for (row, vs, ve), node in nodes]
         return {"until": self.until, "stable": self._stable, "passed_on": self._passed_on, "events": events}
 
     def restore(self, state: dict[str, Any]) -> None:

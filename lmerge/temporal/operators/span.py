@@ -19,6 +19,7 @@ from lmerge.temporal.changes import Change, Delta
 from lmerge.temporal.errors import ModuleViolation
 from lmerge.temporal.operators.lifetimes import AlterLifetime
 from lmerge.temporal.operators.skipping import SkippedEvents, SkippingOperator
+from lmerge.temporal.operators.truth import is_kept
 from lmerge.temporal.values import OrderKey, Values
 
 
@@ -52,10 +53,11 @@ class SpanOperator(SkippingOperator):
     Raises ModuleViolation from ``step`` if a function raises, or a predicate returns what is no truth value.
     """
 
-    def __init__(self, name: str, key: OrderKey, parts: Sequence[SpanPart]) -> None:
+    def __init__(self, name: str, input_key: OrderKey, output_key: OrderKey, parts: Sequence[SpanPart]) -> None:
         self._alterations = [part for part in parts if isinstance(part, AlterLifetime)]
         self._row_parts = [part for part in parts if not isinstance(part, AlterLifetime)]
-        super().__init__(name, key, [SkippedEvents(self._altered if self._alterations else None)])
+        skip = SkippedEvents(input_key, self._altered if self._alterations else None)
+        super().__init__(name, output_key, [skip])
         self.failed = 0
 
     def _step(self, deltas: Sequence[Delta]) -> Delta:
@@ -115,8 +117,6 @@ class SpanOperator(SkippingOperator):
                 return None
             if not is_filter:
                 row = result
-            elif result is None or result is False:
+            elif not is_kept(result, self.name, part.shown, row):
                 return None
-            elif result is not True:
-                raise ModuleViolation(f"{self.name}: {part.shown} gave {result!r} for {row}, which is no truth value")
         return row

@@ -74,7 +74,7 @@ def altered(part: SpanPart, event: Lifetime) -> tuple[int, int]:
 
 def case_of(name: str) -> Case:
     parts = PARTS[name]
-    return Case(lambda: SpanOperator("span", own_order, parts), defined(parts), (ROWS,))
+    return Case(lambda: SpanOperator("span", own_order, own_order, parts), defined(parts), (ROWS,))
 
 
 @pytest.mark.parametrize("name", PARTS)
@@ -88,7 +88,7 @@ def test_feedback_leaves_out_only_what_ends_before_it(name: str) -> None:
 
 
 def spans(*parts: SpanPart) -> SpanOperator:
-    return SpanOperator("span", own_order, parts)
+    return SpanOperator("span", own_order, own_order, parts)
 
 
 def step(operator: SpanOperator, *changes: Change, stable: int | None = None) -> list[str]:
@@ -193,7 +193,7 @@ def test_times_saturate() -> None:
 
 def test_a_filter_takes_none_as_false_and_refuses_what_is_no_truth_value() -> None:
     assert step(spans(KeepRows(lambda row: None)), Change((1,), 1, 1, 2)) == []
-    with pytest.raises(ModuleViolation, match=r"span: is_late gave 3 for \(1,\), which is no truth value"):
+    with pytest.raises(ModuleViolation, match=r"span: is_late gave 3 for the row \(1,\), which is no truth value"):
         step(spans(KeepRows(lambda row: 3, "is_late")), Change((1,), 1, 1, 2))
 
 
