@@ -1,0 +1,175 @@
+"""Where a stream enters a plan: it is checked, gets its stable points, and is cut into batches (seed 000, II.C).
+
+A source either declares stable points itself, or leaves them to a rule (``ProgressRule``). With a rule, a change that
+lies before the stable point is *late*. It is dropped, moved or refused, by ``LatePolicy``, and counted. A source may go
+on revising an event that was dropped or moved: what came of it is remembered for as long as it can be revised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from lmerge.core.elements import INF, NEG_INF, show_time
+from lmerge.errors import InputViolation, UsageError
+from lmerge.temporal.changes import Change, Delta, Lifetime
+from lmerge.temporal.live_events import LiveEvents
+from lmerge.text_enum import TextEnum
+
+
+class LatePolicy(TextEnum):
+    """What happens to a change before the stable point.
+
+    ``drop``: it has no effect. ``move``: what of it lies behind the stable point has its effect, so an event that has
+    ended is dropped. ``fail``: it ends the query.
+    """
+
+    DROP = "drop"
+    MOVE = "move"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressRule:
+    """When a source is stable: ``delay`` behind the latest start, each ``every`` starts' distance or ``events`` events.
+
+    With neither ``every`` nor ``events`` it moves with every start. A ``delay`` of 0 is right for a source whose starts
+    do not decrease. Raises UsageError for negative numbers.
+    """
+
+    delay: int = 0
+    every: int = 0
+    events: int = 0
+
+    def __post_init__(self) -> None:
+        for what, value in (("delay", self.delay), ("every", self.every), ("events", self.events)):
+            if value < 0:
+                raise UsageError(f"a rule of progress has {what}={value}, which is negative")
+
+
+class StreamEntrance:
+    """Makes checked batches of a source's changes. ``rule`` None: the source declares its stable points.
+
+    ``dropped`` and ``moved`` count late changes.
+    """
+
+    def __init__(self, name: str, rule: ProgressRule | None = None, late: LatePolicy = LatePolicy.FAIL) -> None:
+        self.name = name
+        self.live = LiveEvents(name)
+        self.dropped = self.moved = 0
+        self._rule, self._late = rule, late
+        self._latest = NEG_INF  # start
+        self._since_stable = 0  # events
+        # What the source takes an event for, and what it is: by the source's (row, vs, ve); None: it was dropped.
+        self._other: dict[Lifetime, list[Lifetime | None]] = {}
+
+    def take(self, items: Iterable[Change | int]) -> list[Delta]:
+        """Return the batches of changes and stable points (int) in their order, cut behind each stable point.
+
+        Raises InputViolation for what no policy covers: the batches before have not been returned then.
+        """
+        batches: list[Delta] = []
+        changes: list[Change] = []
+        for item in items:
+            stable: int | None
+            if isinstance(item, int):
+                stable = item
+                if self._rule is not None and item != INF:
+                    raise UsageError(
+                        f"source {self.name!r} declares stable({item}), and a rule makes its stable points"
+                    )
+            else:
+                change = self._admitted(item)
+                if change is not None:
+                    self.live.apply(change)
+                    changes.append(change)
+                stable = self._due(item)
+            if stable is not None and stable > self.live.stable:
+                self._move_stable(stable)
+                batches.append(Delta(changes, stable))
+                changes = []
+        return [*batches, Delta(changes, None)] if changes else batches
+
+    def _due(self, change: Change) -> int | None:
+        """Return the stable point that the rule makes behind a change, if any."""
+        rule = self._rule
+        if rule is None:
+            return None
+        self._latest = max(self._latest, change.vs)
+        self._since_stable += 1
+        stable = max(NEG_INF, self._latest - rule.delay)
+        if self._since_stable < rule.events or stable <= self.live.stable:
+            return None
+        if rule.every and self.live.stable != NEG_INF and stable - self.live.stable < rule.every:
+            return None
+        return stable
+
+    def _move_stable(self, stable: int) -> None:
+        self._since_stable = 0
+        self.live.move_stable(stable)
+        for claimed in [claimed for claimed in self._other if claimed.ve < stable]:
+            del self._other[claimed]
+
+    # Late changes.
+
+    def _admitted(self, change: Change) -> Change | None:
+        """Return the change that has the effect of one by the source, or None if it has none."""
+        if self._rule is None or change.new < change.vs:
+            return change
+        claimed = Lifetime(change.row, change.vs, change.old)
+        actual = None if change.is_insert else self._actual(claimed)
+        is_final = actual is not None and actual.ve < self.live.stable
+        if is_final:
+            actual = None  # what is left of it is a past that nothing changes
+        wish = Lifetime(change.row, change.vs, change.new) if change.new > change.vs else None
+        goal = self._nearest(actual, wish)
+        if goal != wish or is_final:
+            self._count_late(change, actual, goal)
+            if wish is not None and goal != wish:
+                self._other.setdefault(wish, []).append(goal)
+        return _change_between(actual, goal)
+
+    def _actual(self, claimed: Lifetime) -> Lifetime | None:
+        """Return what became of an event of the source."""
+        others = self._other.get(claimed)
+        if not others:
+            return claimed
+        actual = others.pop()
+        if not others:
+            del self._other[claimed]
+        return actual
+
+    def _nearest(self, actual: Lifetime | None, wish: Lifetime | None) -> Lifetime | None:
+        """Return the event nearest to a wish that is legal, given what is there."""
+        stable, moves = self.live.stable, self._late is LatePolicy.MOVE
+        if actual is None:
+            if wish is None or wish.vs >= stable:
+                return wish
+            return Lifetime(wish.row, stable, wish.ve) if moves and wish.ve > stable else None
+        row, vs, _ = actual
+        end = vs if wish is None else wish.ve
+        if end < stable and not (wish is None and vs >= stable):
+            if not moves:
+                return actual
+            end = stable
+        return Lifetime(row, vs, end) if end > vs else None
+
+    def _count_late(self, change: Change, actual: Lifetime | None, goal: Lifetime | None) -> None:
+        if self._late is LatePolicy.FAIL:
+            promised = f"no change before stable({show_time(self.live.stable)}), by its rule of progress"
+            came = f"it changes the table at {show_time(change.sync_time)}"
+            raise InputViolation("late", self.name, str(change), promised, came)
+        if goal == actual:
+            self.dropped += 1
+        else:
+            self.moved += 1
+
+
+def _change_between(before: Lifetime | None, after: Lifetime | None) -> Change | None:
+    """Return the change that makes one event another of the same row and start, or None if they are equal."""
+    if before == after:
+        return None
+    event = before if after is None else after
+    assert event is not None
+    old = event.vs if before is None else before.ve
+    return Change(event.row, event.vs, old, event.vs if after is None else after.ve)

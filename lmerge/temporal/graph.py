@@ -1,0 +1,77 @@
+"""Operators that run together: a batch of each source goes through all of them, and comes out at each output.
+
+The graph has no cycles, and each step comes behind what it reads. A step that several others read is computed once
+(multicast). All of its readers get the same batch in the same step, stable included, so a diamond needs no queue and
+cannot wait for itself. Feedback goes the other way: what a step need not compute is the least that its readers do not
+need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from lmerge.core.elements import NEG_INF
+from lmerge.temporal.changes import NOTHING_CHANGES, Delta
+from lmerge.temporal.operators.operator import PlanOperator
+
+
+class GraphStep(NamedTuple):
+    """An operator and what it reads: places of sources and of earlier steps, which follow the sources."""
+
+    operator: PlanOperator
+    reads: tuple[int, ...]
+
+
+class OperatorGraph:
+    """Operators over ``sources`` streams. ``outputs``: the places that are read from outside."""
+
+    def __init__(self, sources: int, steps: Sequence[GraphStep], outputs: Sequence[int]) -> None:
+        places = sources + len(steps)
+        for at, step in enumerate(steps):
+            assert len(step.reads) == step.operator.inputs, f"{step.operator.name} reads {len(step.reads)} streams"
+            assert all(0 <= place < sources + at for place in step.reads), f"{step.operator.name} reads a later step"
+        assert all(0 <= place < places for place in outputs), "an output is no place"
+        self.sources, self.steps, self.outputs = sources, tuple(steps), tuple(outputs)
+        self._needed = [NEG_INF] * len(self.outputs)
+
+    def step(self, deltas: Sequence[Delta]) -> list[Delta]:
+        """Take one batch of each source, and return one of each output. Raises what an operator raises."""
+        streams = [*deltas]
+        for operator, reads in self.steps:
+            read = [streams[place] for place in reads]
+            is_idle = all(delta.is_empty for delta in read)
+            streams.append(NOTHING_CHANGES if is_idle else operator.step(read))
+        return [streams[place] for place in self.outputs]
+
+    def fast_forward(self, output: int, t: int) -> list[int]:
+        """Learn that an output needs no event that ends before ``t``; return the same for each source."""
+        self._needed[output] = max(self._needed[output], t)
+        asked: list[list[int]] = [[] for _ in range(self.sources + len(self.steps))]
+        for place, needed in zip(self.outputs, self._needed, strict=True):
+            asked[place].append(needed)
+        for at in range(len(self.steps) - 1, -1, -1):
+            operator, reads = self.steps[at]
+            least = min(asked[self.sources + at], default=NEG_INF)
+            upstream = [NEG_INF] * len(reads) if least == NEG_INF else operator.fast_forward(least)
+            for place, needed in zip(reads, upstream, strict=True):
+                asked[place].append(needed)
+        return [min(asked[source], default=NEG_INF) for source in range(self.sources)]
+
+    def state(self) -> list[dict[str, Any]]:
+        """Return the state of each operator, as plain values."""
+        return [step.operator.state() for step in self.steps]
+
+    def restore(self, states: Sequence[dict[str, Any]]) -> None:
+        """Take states that ``state`` has returned. The graph is a new one with the same operators."""
+        for step, state in zip(self.steps, states, strict=True):
+            step.operator.restore(state)
+
+    def check(self) -> None:
+        """Assert the invariants of every operator."""
+        for step in self.steps:
+            step.operator.check()
+
+    def live(self) -> int:
+        """Return the number of events that the operators keep."""
+        return sum(step.operator.live() for step in self.steps)
