@@ -41,7 +41,6 @@ GROUPS: Final[Mapping[type[WindowKind], Callable[[Values, WindowRules], WindowGr
 }
 
 
-
 class WindowOperator(PlanOperator):
     """Results of windows, by group. ``key_of``: the group's key of a row; None: all rows are one group.
 
