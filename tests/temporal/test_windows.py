@@ -14,7 +14,7 @@ from lmerge.core.elements import INF
 from lmerge.temporal.changes import Lifetime
 from lmerge.temporal.values import Values
 from lmerge.temporal.windows.group import WindowRules
-from lmerge.temporal.windows.kinds import CountedEnd, CountWindows, Hopping, Snapshots, WindowKind, WindowSpan
+from lmerge.temporal.windows.kinds import CountedEnd, CountWindows, Hopping, Sessions, Snapshots, WindowKind, WindowSpan
 from lmerge.temporal.windows.module import IncrementalModule, ModuleState, WindowModule
 from lmerge.temporal.windows.policies import Clip, Form, Stamp
 from lmerge.temporal.windows.window_operator import WindowOperator
@@ -29,6 +29,8 @@ KINDS: dict[str, WindowKind] = {
     "two starts": CountWindows(2),
     "three starts": CountWindows(3),
     "two ends": CountWindows(2, CountedEnd.ENDS),
+    "session": Sessions(2),
+    "session without a gap": Sessions(0),
 }
 SEEDS = 12
 LENGTHS = (4, 8, 12, 20)
@@ -111,7 +113,7 @@ def choices(module: WindowModule, kind: WindowKind) -> list[Policies]:
     """Return what can be chosen for a module: without lifetimes, clipping has no effect; aligned results only."""
     clips = list(Clip) if module.reads_events else [Clip.NONE]
     stamps = [Stamp.ALIGN]
-    stamps += [] if isinstance(kind, Snapshots) else [Stamp.POINT_AT_END]
+    stamps += [] if isinstance(kind, Snapshots | Sessions) else [Stamp.POINT_AT_END]
     stamps += [Stamp.UNCHANGED, Stamp.CLIP] if module.stamps else []
     return [Policies(clip, stamp) for clip in clips for stamp in stamps]
 

@@ -16,7 +16,7 @@ from lmerge.core.elements import INF, NEG_INF
 from lmerge.temporal.changes import Delta, Lifetime
 from lmerge.temporal.values import Values
 from lmerge.temporal.windows.group import WindowRules
-from lmerge.temporal.windows.kinds import CountedEnd, CountWindows, Hopping, Snapshots, WindowKind, WindowSpan
+from lmerge.temporal.windows.kinds import CountedEnd, CountWindows, Hopping, Sessions, Snapshots, WindowKind, WindowSpan
 from lmerge.temporal.windows.policies import Form, Stamp
 
 
@@ -79,6 +79,8 @@ class WindowDefinition:
         if isinstance(self.rules.kind, Snapshots) and window.span.end >= stable:
             return False
         if window.span.end > stable:
+            return False
+        if isinstance(self.rules.kind, Sessions) and window.span.end + self.rules.kind.gap >= stable:
             return False
         return not sees_ends(self.rules) or all(event.ve < stable for event in window.events)
 
@@ -155,9 +157,25 @@ def spans(kind: WindowKind, events: Sequence[Lifetime], begun: int) -> list[Wind
         edges = sorted({t for event in events for t in (event.vs, event.ve)})
         pairs = map(WindowSpan, edges, edges[1:])
         return [span for span in pairs if any(event.vs < span.end and event.ve > span.start for event in events)]
+    if isinstance(kind, Sessions):
+        return sessions(kind.gap, events)
     found = points(kind, events)
     ends = [*found[kind.count - 1 :], *[INF] * (kind.count - 1)]
     return [WindowSpan(start, last + 1 if last < INF else INF) for start, last in zip(found, ends)]
+
+
+def sessions(gap: int, events: Sequence[Lifetime]) -> list[WindowSpan]:
+    """Return the runs of events: two are in one run if a chain of events leads from one to the other."""
+    runs: list[list[Lifetime]] = []
+    for event in events:
+        joined = [run for run in runs if any(is_near(gap, event, other) for other in run)]
+        runs = [run for run in runs if run not in joined]
+        runs.append([event, *(other for run in joined for other in run)])
+    return sorted(WindowSpan(min(e.vs for e in run), max(e.ve for e in run)) for run in runs)
+
+
+def is_near(gap: int, event: Lifetime, other: Lifetime) -> bool:
+    return event.vs <= other.ve + gap and other.vs <= event.ve + gap
 
 
 def points(kind: CountWindows, events: Sequence[Lifetime]) -> list[int]:
@@ -211,6 +229,8 @@ def stable_of_the_table(rules: WindowRules, key_of: Callable[[Values], Values], 
                 for event in hf:
                     index = before.index(event.vs)
                     found.append(before[max(0, index - kind.count + 1)])
+        elif isinstance(kind, Sessions):
+            found += [span.start for span in spans(kind, events, INF) if span.end + kind.gap >= c]
         elif shown:
             found += [event.vs for event in hf]
         elif reads or rules.module.reads_window:

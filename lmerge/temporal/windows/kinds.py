@@ -1,7 +1,7 @@
 """The kinds of windows: how they divide the time axis (III.B).
 
 ``Hopping`` with ``hop == size`` is tumbling. ``Snapshots`` are the longest stretches without a start or an end.
-``CountWindows`` span N distinct starts, or N distinct ends, of events.
+``CountWindows`` span N distinct starts, or N distinct ends, of events. ``Sessions`` are runs of events without a gap.
 """
 
 from __future__ import annotations
@@ -86,4 +86,23 @@ class CountWindows:
         return f"count({self.count} {self.by.value})"
 
 
-WindowKind: TypeAlias = Hopping | Snapshots | CountWindows
+@dataclass(frozen=True, slots=True)
+class Sessions:
+    """Runs of events in which the next one starts at most ``gap`` behind all ends so far. Raises UsageError.
+
+    With a gap of 0 the lifetimes of a session overlap or meet.
+    """
+
+    gap: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.gap <= INF:
+            raise UsageError(f"a session window has a gap of {self.gap}; it needs 0 units of time or more")
+
+    @property
+    def shown(self) -> str:
+        """The window as text."""
+        return f"sessions({self.gap})"
+
+
+WindowKind: TypeAlias = Hopping | Snapshots | CountWindows | Sessions

@@ -28,9 +28,10 @@ from lmerge.temporal.values import OrderKey, Values
 from lmerge.temporal.windows.count_group import CountGroup
 from lmerge.temporal.windows.grid_group import GridGroup
 from lmerge.temporal.windows.group import WindowEntry, WindowGroup, WindowRules
-from lmerge.temporal.windows.kinds import CountWindows, Hopping, Snapshots, WindowKind
+from lmerge.temporal.windows.kinds import CountWindows, Hopping, Sessions, Snapshots, WindowKind
 from lmerge.temporal.windows.policies import Form, Stamp
 from lmerge.temporal.windows.ready import ReadyWindows
+from lmerge.temporal.windows.session_group import SessionGroup
 from lmerge.temporal.windows.snapshot_group import SnapshotGroup
 from lmerge.temporal.windows.stamping import first_result, has_results, stamped
 
@@ -38,6 +39,7 @@ GROUPS: Final[Mapping[type[WindowKind], Callable[[Values, WindowRules], WindowGr
     Hopping: GridGroup,
     Snapshots: SnapshotGroup,
     CountWindows: CountGroup,
+    Sessions: SessionGroup,
 }
 
 
