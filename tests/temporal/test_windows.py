@@ -14,7 +14,15 @@ from lmerge.core.elements import INF
 from lmerge.temporal.changes import Lifetime
 from lmerge.temporal.values import Values
 from lmerge.temporal.windows.group import WindowRules
-from lmerge.temporal.windows.kinds import CountedEnd, CountWindows, Hopping, Sessions, Snapshots, WindowKind, WindowSpan
+from lmerge.temporal.windows.kinds import (
+    CountedEnd,
+    CountWindows,
+    Hopping,
+    Sessions,
+    Snapshots,
+    WindowDescriptor,
+    WindowKind,
+)
 from lmerge.temporal.windows.module import IncrementalModule, ModuleState, WindowModule
 from lmerge.temporal.windows.policies import Clip, Form, Stamp
 from lmerge.temporal.windows.window_operator import WindowOperator
@@ -46,12 +54,12 @@ class CountRows(IncrementalModule):
     def remove(self, state: ModuleState, event: Lifetime) -> ModuleState:
         return state - 1
 
-    def result(self, state: ModuleState, window: WindowSpan) -> Sequence[Values]:
+    def result(self, state: ModuleState, window: WindowDescriptor) -> Sequence[Values]:
         return [(state,)]
 
 
 class ListRows(WindowModule):
-    def compute(self, events: Sequence[Lifetime], window: WindowSpan) -> Sequence[Values]:
+    def compute(self, events: Sequence[Lifetime], window: WindowDescriptor) -> Sequence[Values]:
         return [tuple(value for event in events for value in event.row)]
 
 
@@ -67,22 +75,22 @@ class SumDurations(IncrementalModule):
     def remove(self, state: ModuleState, event: Lifetime) -> ModuleState:
         return state - min(event.ve, 1000) + event.vs
 
-    def result(self, state: ModuleState, window: WindowSpan) -> Sequence[Values]:
+    def result(self, state: ModuleState, window: WindowDescriptor) -> Sequence[Values]:
         return [(state,)]
 
 
 class ListEvents(WindowModule):
     reads_events = True
 
-    def compute(self, events: Sequence[Lifetime], window: WindowSpan) -> Sequence[Values]:
+    def compute(self, events: Sequence[Lifetime], window: WindowDescriptor) -> Sequence[Values]:
         return [tuple((*event.row, event.vs, event.ve) for event in events)]
 
 
 class MeasureWindow(WindowModule):
     reads_window = True
 
-    def compute(self, events: Sequence[Lifetime], window: WindowSpan) -> Sequence[Values]:
-        return [(len(events), *window)]
+    def compute(self, events: Sequence[Lifetime], window: WindowDescriptor) -> Sequence[Values]:
+        return [(len(events), window.start, window.end)]
 
 
 class EmitEvents(WindowModule):
@@ -91,7 +99,7 @@ class EmitEvents(WindowModule):
     reads_events = True
     stamps = True
 
-    def compute(self, events: Sequence[Lifetime], window: WindowSpan) -> Sequence[Lifetime]:
+    def compute(self, events: Sequence[Lifetime], window: WindowDescriptor) -> Sequence[Lifetime]:
         cut_left = [Lifetime((len(events), *row), max(vs, window.start), ve) for row, vs, ve in events]
         return [event for event in cut_left if event.vs < event.ve]
 

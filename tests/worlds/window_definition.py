@@ -16,7 +16,16 @@ from lmerge.core.elements import INF, NEG_INF
 from lmerge.temporal.changes import Delta, Lifetime
 from lmerge.temporal.values import Values
 from lmerge.temporal.windows.group import WindowRules
-from lmerge.temporal.windows.kinds import CountedEnd, CountWindows, Hopping, Sessions, Snapshots, WindowKind, WindowSpan
+from lmerge.temporal.windows.kinds import (
+    CountedEnd,
+    CountWindows,
+    Hopping,
+    Sessions,
+    Snapshots,
+    WindowDescriptor,
+    WindowKind,
+    WindowSpan,
+)
 from lmerge.temporal.windows.policies import Form, Stamp
 
 
@@ -131,7 +140,7 @@ class WindowDefinition:
         events.sort(key=lambda event: event.row)
         if rules.module.reads_events:
             events.sort(key=lambda event: (event.vs, 0 if rules.module.starts_only else event.ve))
-        found = list(rules.module.compute(events, span))
+        found = list(rules.module.compute(events, WindowDescriptor(*span, window.key)))
         lifetime = WindowSpan(span.end - 1, span.end) if rules.stamp is Stamp.POINT_AT_END else span
         if not rules.module.stamps:
             return [Lifetime(window.key + row, *lifetime) for row in found]

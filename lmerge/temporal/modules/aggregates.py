@@ -14,11 +14,11 @@ from typing import Any, TypeAlias
 from lmerge.temporal.changes import Lifetime
 from lmerge.temporal.modules.accumulators import Accumulator
 from lmerge.temporal.values import Values, order_key
-from lmerge.temporal.windows.kinds import WindowSpan
+from lmerge.temporal.windows.kinds import WindowDescriptor
 from lmerge.temporal.windows.module import IncrementalModule, MergeableModule, ModuleState, WindowModule
 from lmerge.wire.schema import Column, Schema
 
-Finish: TypeAlias = Callable[[Any, WindowSpan], Any]
+Finish: TypeAlias = Callable[[Any, WindowDescriptor], Any]
 """From an accumulator's state and the window to the result."""
 
 
@@ -37,7 +37,7 @@ class WindowAggregate(ABC):
         self.shown = shown
 
     @abstractmethod
-    def over(self, events: Sequence[Lifetime], window: WindowSpan) -> Any:
+    def over(self, events: Sequence[Lifetime], window: WindowDescriptor) -> Any:
         """Return the result for a set of events, in the order of ``WindowModule.compute`` for what it reads.
 
         Raises ModuleViolation, which names the aggregate and the window.
@@ -54,7 +54,7 @@ class AccumulatedAggregate(WindowAggregate):
         self.reads_events, self.starts_only = accumulator.reads_events, accumulator.starts_only
         self.reads_window = accumulator.reads_window
 
-    def over(self, events: Sequence[Lifetime], window: WindowSpan) -> Any:
+    def over(self, events: Sequence[Lifetime], window: WindowDescriptor) -> Any:
         """Return the result, by adding every event."""
         state = self.accumulator.begin()
         for event in events:
@@ -79,7 +79,7 @@ class AggregateSet(WindowModule):
         self._key = order_key(schema)
         self.shown, self.reads_events, self.starts_only, self.reads_window = _facts(aggregates)
 
-    def compute(self, events: Sequence[Lifetime], window: WindowSpan) -> Sequence[Values]:
+    def compute(self, events: Sequence[Lifetime], window: WindowDescriptor) -> Sequence[Values]:
         """Return one row. Each aggregate gets the events in the order for what it reads, and not for what others do."""
         key = self._key
         by_row = by_start = events
@@ -127,7 +127,7 @@ class AggregateList(IncrementalModule):
             state[place] = remove(state[place], event)
         return state
 
-    def result(self, state: ModuleState, window: WindowSpan) -> Sequence[Values]:
+    def result(self, state: ModuleState, window: WindowDescriptor) -> Sequence[Values]:
         """Return one row."""
         return [tuple(finish(state[place], window) for place, finish in self._finishes)]
 

@@ -48,7 +48,7 @@ from lmerge.temporal.modules.exact import decimal_of, rounded_ratio, rounded_roo
 from lmerge.temporal.modules.moments import Moment, Moments
 from lmerge.temporal.modules.ordered import ByStart, Ordered, OrderedValues, Tally
 from lmerge.temporal.values import NAN, canonical_float
-from lmerge.temporal.windows.kinds import WindowSpan
+from lmerge.temporal.windows.kinds import WindowDescriptor
 from lmerge.wire.schema import DECIMAL_DIGITS_MAX, Column, Schema
 
 NUMBERS: Final = ("int", "decimal", "float")
@@ -115,7 +115,7 @@ def _part_of(shown: str, parameters: Mapping[str, Any], has_part: bool) -> Fract
     return part
 
 
-def _as_it_is(state: Any, window: WindowSpan) -> Any:
+def _as_it_is(state: Any, window: WindowDescriptor) -> Any:
     return state
 
 
@@ -127,7 +127,7 @@ def _count(call: _Call) -> AccumulatedAggregate:
 
 
 def _distinct_count(call: _Call) -> AccumulatedAggregate:
-    def finish(state: dict[Any, int], window: WindowSpan) -> int:
+    def finish(state: dict[Any, int], window: WindowDescriptor) -> int:
         return len(state)
 
     return AccumulatedAggregate(Column(call.result, "int"), call.shown, Tally(call.argument), finish)
@@ -136,7 +136,7 @@ def _distinct_count(call: _Call) -> AccumulatedAggregate:
 def _mode(call: _Call) -> AccumulatedAggregate:
     kept = Tally(call.argument)
 
-    def finish(state: dict[Any, int], window: WindowSpan) -> Any:
+    def finish(state: dict[Any, int], window: WindowDescriptor) -> Any:
         return kept.first_of_most(state)
 
     return _of_the_same_type(call, kept, finish)
@@ -157,7 +157,7 @@ def _sum(call: _Call) -> AccumulatedAggregate:
     largest = 10**DECIMAL_DIGITS_MAX - 1
     lowest, highest = (NEG_INF, INF) if column.type == "int" else (-largest, largest)
 
-    def finish(state: Moment, window: WindowSpan) -> Any:
+    def finish(state: Moment, window: WindowDescriptor) -> Any:
         if state.count == 0:
             return None
         total = state.total
@@ -194,7 +194,7 @@ def _avg(call: _Call) -> AccumulatedAggregate:
     kept = Moments(call.argument)
     unit = kept.scale.unit
 
-    def finish(state: Moment, window: WindowSpan) -> float | None:
+    def finish(state: Moment, window: WindowDescriptor) -> float | None:
         if state.count == 0:
             return None
         special = _special(state)
@@ -217,7 +217,7 @@ def _spread(of_sample: bool, is_root: bool) -> Callable[[_Call], AccumulatedAggr
         unit = kept.scale.unit
         rounded = rounded_root if is_root else rounded_ratio
 
-        def finish(state: Moment, window: WindowSpan) -> float | None:
+        def finish(state: Moment, window: WindowDescriptor) -> float | None:
             count = state.count
             if count <= of_sample:
                 return None
@@ -238,7 +238,7 @@ def _spread(of_sample: bool, is_root: bool) -> Callable[[_Call], AccumulatedAggr
 def _min(call: _Call) -> AccumulatedAggregate:
     kept = Ordered(call.argument)
 
-    def finish(state: OrderedValues, window: WindowSpan) -> Any:
+    def finish(state: OrderedValues, window: WindowDescriptor) -> Any:
         return kept.at(state, 0) if len(state) else None
 
     return _of_the_same_type(call, kept, finish)
@@ -247,7 +247,7 @@ def _min(call: _Call) -> AccumulatedAggregate:
 def _max(call: _Call) -> AccumulatedAggregate:
     kept = Ordered(call.argument)
 
-    def finish(state: OrderedValues, window: WindowSpan) -> Any:
+    def finish(state: OrderedValues, window: WindowDescriptor) -> Any:
         return kept.at(state, len(state) - 1) if len(state) else None
 
     return _of_the_same_type(call, kept, finish)
@@ -256,7 +256,7 @@ def _max(call: _Call) -> AccumulatedAggregate:
 def _percentile_disc(call: _Call) -> AccumulatedAggregate:
     kept, part = Ordered(call.argument), call.part
 
-    def finish(state: OrderedValues, window: WindowSpan) -> Any:
+    def finish(state: OrderedValues, window: WindowDescriptor) -> Any:
         count = len(state)
         return kept.at(state, max(math.ceil(part * count), 1) - 1) if count else None
 
@@ -274,7 +274,7 @@ def _percentile_cont(call: _Call) -> AccumulatedAggregate:
             Fraction(value) if scale.to_int is None else Fraction(scale.to_int(value) * scale.unit.up, scale.unit.down)
         )
 
-    def finish(state: OrderedValues, window: WindowSpan) -> float | None:
+    def finish(state: OrderedValues, window: WindowDescriptor) -> float | None:
         if not len(state):
             return None
         place, rest = divmod(up * (len(state) - 1), down)
@@ -307,7 +307,7 @@ def _last(call: _Call) -> AccumulatedAggregate:
 def _at_the_end(call: _Call, place: int) -> AccumulatedAggregate:
     kept = ByStart(call.argument, call.schema)
 
-    def finish(state: Any, window: WindowSpan) -> Any:
+    def finish(state: Any, window: WindowDescriptor) -> Any:
         return kept.value_of(state[place][2]) if state else None
 
     return _of_the_same_type(call, kept, finish)
@@ -317,7 +317,7 @@ def _collect(call: _Call) -> AccumulatedAggregate:
     kept = Ordered(call.argument)
     element = replace(call.argument.column, name="element", nullable=False)
 
-    def finish(state: OrderedValues, window: WindowSpan) -> tuple[Any, ...]:
+    def finish(state: OrderedValues, window: WindowDescriptor) -> tuple[Any, ...]:
         return kept.values(state)
 
     return AccumulatedAggregate(Column(call.result, "list", children=(element,)), call.shown, kept, finish)

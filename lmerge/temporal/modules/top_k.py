@@ -19,7 +19,7 @@ from lmerge.temporal.errors import PlanError
 from lmerge.temporal.modules.arguments import Argument
 from lmerge.temporal.modules.plain import row_from_plain, row_to_plain
 from lmerge.temporal.values import OrderKey, Values, order_key
-from lmerge.temporal.windows.kinds import WindowSpan
+from lmerge.temporal.windows.kinds import WindowDescriptor
 from lmerge.temporal.windows.module import MergeableModule, ModuleState
 from lmerge.wire.schema import Column, Schema
 
@@ -70,7 +70,7 @@ class TopK(MergeableModule):
     def _item(self, row: Values) -> tuple[Any, Any, Values]:
         return tuple(key(value_of(row)) for value_of, key in self._ranked_by), self._row_key(row), row
 
-    def result(self, state: ModuleState, window: WindowSpan) -> Sequence[Values]:
+    def result(self, state: ModuleState, window: WindowDescriptor) -> Sequence[Values]:
         """Return the rows in order of rank, then of rows."""
         found: list[Values] = []
         rank, last = 0, None

@@ -18,7 +18,7 @@ from lmerge.core.elements import INF
 from lmerge.temporal.changes import Change, Lifetime
 from lmerge.temporal.event_index import EventIndex
 from lmerge.temporal.values import OrderKey, Values
-from lmerge.temporal.windows.kinds import WindowKind, WindowSpan
+from lmerge.temporal.windows.kinds import WindowDescriptor, WindowKind, WindowSpan
 from lmerge.temporal.windows.module import IncrementalModule, ModuleState, WindowModule
 from lmerge.temporal.windows.policies import Clip, Form, Stamp
 
@@ -144,8 +144,9 @@ class WindowGroup(ABC):
     def results(self, entry: WindowEntry) -> list[Values] | list[Lifetime]:
         """Return what the module computes for a window."""
         rules = self.rules
+        window = WindowDescriptor(entry.start, entry.end, self.key)
         if isinstance(rules.module, IncrementalModule):
-            return list(rules.module.result(entry.state, entry.span))
+            return list(rules.module.result(entry.state, window))
         events = [rules.clipped(*event, entry) for event in self.members(entry)]
         key = rules.key
         if rules.module.starts_only:
@@ -154,7 +155,7 @@ class WindowGroup(ABC):
             events.sort(key=lambda event: (event.vs, event.ve, key(event.row)))
         else:  # the order of a set would reveal the lifetimes
             events.sort(key=lambda event: key(event.row))
-        return list(rules.module.compute(events, entry.span))
+        return list(rules.module.compute(events, window))
 
     # Membership of one event in one window.
 

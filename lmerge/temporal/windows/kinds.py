@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from lmerge.core.elements import INF, NEG_INF, show_time
 from lmerge.errors import UsageError
+from lmerge.temporal.values import show_values
 
 
 class WindowSpan(NamedTuple):
@@ -22,6 +23,18 @@ class WindowSpan(NamedTuple):
 
     def __str__(self) -> str:
         return f"[{show_time(self.start)}, {show_time(self.end)})"
+
+
+class WindowDescriptor(NamedTuple):
+    """A window as a module gets it (IV.B): its ends, and the key of its group."""
+
+    start: int
+    end: int
+    key: tuple[Any, ...] = ()
+
+    def __str__(self) -> str:
+        group = f" of group {show_values(self.key)}" if self.key else ""
+        return f"[{show_time(self.start)}, {show_time(self.end)}){group}"
 
 
 @dataclass(frozen=True, slots=True)

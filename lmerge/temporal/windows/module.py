@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from lmerge.temporal.changes import Lifetime
 from lmerge.temporal.values import Values
-from lmerge.temporal.windows.kinds import WindowSpan
+from lmerge.temporal.windows.kinds import WindowDescriptor
 
 ModuleState: TypeAlias = Any
 
@@ -35,7 +35,7 @@ class WindowModule(ABC):
     stamps: bool = False
 
     @abstractmethod
-    def compute(self, events: Sequence[Lifetime], window: WindowSpan) -> Sequence[Values] | Sequence[Lifetime]:
+    def compute(self, events: Sequence[Lifetime], window: WindowDescriptor) -> Sequence[Values] | Sequence[Lifetime]:
         """Return the results of a window that has events.
 
         They come in the order of (start, end, row); to a module that reads only starts in that of (start, row), and to
@@ -63,7 +63,7 @@ class IncrementalModule(WindowModule):
         """Return the state with one event less, as it was added. It may change ``state`` and return it."""
 
     @abstractmethod
-    def result(self, state: ModuleState, window: WindowSpan) -> Sequence[Values] | Sequence[Lifetime]:
+    def result(self, state: ModuleState, window: WindowDescriptor) -> Sequence[Values] | Sequence[Lifetime]:
         """Return the results of a window with that state."""
 
     def copied(self, state: ModuleState) -> ModuleState:
@@ -78,7 +78,7 @@ class IncrementalModule(WindowModule):
         """Return the state of plain values that ``state_of`` has returned."""
         return plain
 
-    def compute(self, events: Sequence[Lifetime], window: WindowSpan) -> Sequence[Values] | Sequence[Lifetime]:
+    def compute(self, events: Sequence[Lifetime], window: WindowDescriptor) -> Sequence[Values] | Sequence[Lifetime]:
         """Return the results of a window, by adding every event."""
         state = self.begin()
         for event in events:

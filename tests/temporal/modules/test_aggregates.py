@@ -19,10 +19,10 @@ from lmerge.temporal.modules.aggregates import AccumulatedAggregate, MergeableAg
 from lmerge.temporal.modules.arguments import column_argument
 from lmerge.temporal.modules.builtin import BUILTIN_AGGREGATES, NUMBERS, bind_aggregate
 from lmerge.temporal.values import NAN
-from lmerge.temporal.windows.kinds import WindowSpan
+from lmerge.temporal.windows.kinds import WindowDescriptor
 from lmerge.wire.schema import Column, parse_schema
 
-WINDOW = WindowSpan(0, 10)
+WINDOW = WindowDescriptor(0, 10)
 PARTS = ("0", "0.1", "0.5", "0.99", "1", "0.3333")
 COLUMNS = SCHEMA.columns
 

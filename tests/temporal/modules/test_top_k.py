@@ -15,10 +15,10 @@ from lmerge.temporal.errors import PlanError
 from lmerge.temporal.modules.arguments import column_argument
 from lmerge.temporal.modules.top_k import OrderBy, TopK
 from lmerge.temporal.values import NAN, Values
-from lmerge.temporal.windows.kinds import WindowSpan
+from lmerge.temporal.windows.kinds import WindowDescriptor
 from lmerge.wire.schema import Schema, parse_schema
 
-WINDOW = WindowSpan(0, 10)
+WINDOW = WindowDescriptor(0, 10)
 PAIRS = parse_schema({"name": "string", "value": "float?"})
 
 
