@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
-from temporal_world import StreamTable, cut, random_stream
-from window_definition import WindowDefinition, stable_of_the_table
+from window_judge import check_windows
 
-from lmerge.core.elements import INF
 from lmerge.temporal.changes import Lifetime
 from lmerge.temporal.values import Values
 from lmerge.temporal.windows.group import WindowRules
@@ -25,7 +23,6 @@ from lmerge.temporal.windows.kinds import (
 )
 from lmerge.temporal.windows.module import IncrementalModule, ModuleState, WindowModule
 from lmerge.temporal.windows.policies import Clip, Form, Stamp
-from lmerge.temporal.windows.window_operator import WindowOperator
 
 KINDS: dict[str, WindowKind] = {
     "tumbling": Hopping(5, 5),
@@ -41,7 +38,6 @@ KINDS: dict[str, WindowKind] = {
     "session without a gap": Sessions(0),
 }
 SEEDS = 12
-LENGTHS = (4, 8, 12, 20)
 
 
 class CountRows(IncrementalModule):
@@ -133,23 +129,4 @@ def test_what_is_emitted_is_what_the_definition_has(kind: str, module: str, form
     for at, policies in enumerate(choices(MODULES[module], KINDS[kind])):
         rules = WindowRules(KINDS[kind], MODULES[module], policies.clip, policies.stamp, form, key=lambda row: row)
         for seed in range(SEEDS):
-            check(rules, random.Random(seed * 100 + at))
-
-
-def check(rules: WindowRules, random_: random.Random) -> None:
-    """Run an operator over a random stream, by groups or without, and judge it after every batch."""
-    is_grouped = random_.random() < 0.5
-    key_of = (lambda row: row[:1]) if is_grouped else (lambda row: ())
-    operator = WindowOperator("windows", rules, lambda row: row, key_of if is_grouped else None)
-    definition, output = WindowDefinition(rules, key_of), StreamTable()
-    for delta in cut(random_, random_stream(random_, random_.choice(LENGTHS))):
-        emitted = operator.step([delta])
-        output.apply(emitted)
-        assert output.events == definition.take(delta)
-        assert output.stable == definition.output_stable
-        assert emitted.stable is None or delta.stable is not None
-        if rules.form in (Form.EAGER, Form.SETTLED):
-            assert stable_of_the_table(rules, key_of, definition.table) in (None, output.stable)
-    assert rules.form is not Form.FINAL or output.inserts_only
-    if definition.table.stable == INF:
-        assert operator.live() == 0
+            check_windows(rules, random.Random(seed * 100 + at))

@@ -1,7 +1,7 @@
 """Arguments of aggregates and modules: a column's type, and how its value is taken from a row.
 
-The plan makes an argument of an expression; ``column_argument`` makes one of a column. Arguments with equal ``source``
-and column have equal values for every row, so aggregates of them share what they keep.
+The plan makes an argument of an expression (``argument_of``) or of a column (``column_argument``). Arguments with equal
+source and column have equal values for every row, so aggregates of them share what they keep.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ from operator import itemgetter
 from typing import Any, Final
 
 from lmerge.temporal.errors import PlanError
+from lmerge.temporal.expressions.binding import ExpressionLike, bind
+from lmerge.temporal.expressions.properties import plain_column
+from lmerge.temporal.expressions.surface import Expression
 from lmerge.temporal.values import Values, order_key
 from lmerge.wire.schema import Column, Schema
 
@@ -37,6 +40,16 @@ class Argument:
         """A function of a present value whose results Python orders as rows are ordered."""
         key_of_row = order_key(Schema((replace(self.column, nullable=False),)))
         return lambda value: key_of_row((value,))
+
+
+def argument_of(expression: ExpressionLike, schema: Schema, where: str) -> Argument:
+    """Return an expression over rows of ``schema`` as an argument. Raises PlanError, which begins with ``where``."""
+    node = expression.node if isinstance(expression, Expression) else expression
+    name = plain_column(node)
+    if name is not None:
+        return column_argument(schema, name, where)
+    bound = bind(node, schema, operator=where)
+    return Argument(bound.column, node, bound.evaluate)
 
 
 def column_argument(schema: Schema, name: str, where: str) -> Argument:

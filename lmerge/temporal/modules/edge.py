@@ -1,0 +1,191 @@
+"""The edge between a plan and users' modules: rows to Python values, results back, and errors that name the module.
+
+A module is given Python values (``lmerge.temporal.python_values``). Whatever it raises, and a result that does not fit
+its declared type, becomes a ModuleViolation that names the module and the window, and the event if it is the only one.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from lmerge.core.elements import INF, NEG_INF
+from lmerge.temporal.changes import Lifetime, is_time
+from lmerge.temporal.errors import ModuleViolation, PlanError
+from lmerge.temporal.modules.arguments import Argument
+from lmerge.temporal.modules.kinds import UserModule
+from lmerge.temporal.modules.properties import Stamped, TimedRow, Window
+from lmerge.temporal.python_values import Converter, canonical_form, python_form
+from lmerge.temporal.values import Values, show_values
+from lmerge.temporal.windows.kinds import WindowDescriptor, WindowKind
+from lmerge.wire.schema import Column, Schema
+
+
+class RowMaker:
+    """Makes the rows that a module gets from the events of a plan.
+
+    Raises PlanError at construction if an argument's type is not that of the module's input, and ModuleViolation later.
+    """
+
+    def __init__(self, module: UserModule, arguments: Sequence[Argument]) -> None:
+        self._shown = module.shown
+        inputs = module.input_schema()
+        if inputs is None:
+            inputs = Schema(tuple(argument.column for argument in arguments))
+        if len(inputs.columns) != len(arguments):
+            raise PlanError(f"{module.shown} takes {len(inputs.columns)} columns ({inputs}), and got {len(arguments)}")
+        for column, argument in zip(inputs.columns, arguments, strict=True):
+            _check_input(module, column, argument.column)
+        self._values_of = [argument.value_of for argument in arguments]
+        self._forms = [_form(*pair) for pair in zip(inputs.columns, arguments, strict=True)]
+        self._converts = any(form is not None for form in self._forms)
+        pairs = list(zip(inputs.columns, arguments, strict=True))
+        self._required = [
+            at for at, (one, argument) in enumerate(pairs) if argument.column.nullable and not one.nullable
+        ]
+        self._is_single = module.input_schema() is not None and len(arguments) == 1
+        self._named: Any = namedtuple("Row", inputs.names, rename=True)  # type: ignore[misc]
+        self._is_timed = module.is_timed
+        reads = module.properties.reads if module.is_timed else ()
+        self.reads_start, self.reads_end = "start" in reads, "end" in reads
+        self.inputs = Schema(tuple(replace(one, name=column.name) for column, one in _typed(pairs)))
+
+    @property
+    def skips(self) -> bool:
+        """Whether rows in which a value is missing are not given to the module."""
+        return bool(self._required)
+
+    def values(self, row: Values) -> tuple[Any, ...] | None:
+        """Return the inputs of a row as Python values, or None if one is missing that may not be."""
+        found = tuple([value_of(row) for value_of in self._values_of])
+        for at in self._required:
+            if found[at] is None:
+                return None
+        if not self._converts:
+            return found
+        try:
+            return tuple(value if form is None else form(value) for form, value in zip(self._forms, found, strict=True))
+        except ValueError as problem:
+            raise ModuleViolation(f"{self._shown} cannot be given a row: {problem}") from None
+
+    def rows(self, events: Iterable[Lifetime]) -> list[Any]:
+        """Return the rows of events, in their order; those of a time-sensitive module with their lifetimes."""
+        found = []
+        for event in events:
+            values = self.values(event.row)
+            if values is None:
+                continue
+            row = values[0] if self._is_single else self._named(*values)
+            found.append(TimedRow(row, event.vs, event.ve) if self._is_timed else row)
+        return found
+
+    def seen(self, event: Lifetime) -> Lifetime:
+        """Return an event with only what the module reads of its lifetime."""
+        return Lifetime(event.row, event.vs if self.reads_start else NEG_INF, event.ve if self.reads_end else INF)
+
+
+def _typed(pairs: Sequence[tuple[Column, Argument]]) -> list[tuple[Column, Column]]:
+    """Return the inputs with the types that they have here: an argument's digits, and what can be missing."""
+    found = []
+    for column, argument in pairs:
+        typed = column if column.type != argument.column.type else argument.column
+        found.append((column, replace(typed, nullable=column.nullable and argument.column.nullable)))
+    return found
+
+
+def _check_input(module: UserModule, column: Column, given: Column) -> None:
+    is_fitting = column.type == given.type or (column.type == "float" and given.type == "int")
+    if is_fitting and column.type in ("list", "struct"):
+        is_fitting = _shape(column) == _shape(given)
+    if not is_fitting:
+        raise PlanError(
+            f"{module.shown} takes {column.name}: {column.describe()}, and column {given.name!r} is {given.describe()}"
+        )
+
+
+def _shape(column: Column) -> Any:
+    children = [(child.name, _shape(child)) for child in column.children]
+    return column.type, [shape for _, shape in children] if column.type == "list" else children
+
+
+def _form(column: Column, argument: Argument) -> Converter | None:
+    if column.type == "float" and argument.column.type == "int":
+        return lambda value: None if value is None else float(value)
+    return python_form(argument.column)
+
+
+class ResultCheck:
+    """Makes values of a plan from what a module returns. Raises ModuleViolation."""
+
+    def __init__(self, module: UserModule, columns: Sequence[Column]) -> None:
+        self._shown = module.shown
+        self._columns = columns
+        self._names = [column.name for column in columns]
+        self._forms = [canonical_form(column) for column in columns]
+
+    def value(self, value: Any, window: WindowDescriptor) -> Any:
+        """Return the value of an aggregate."""
+        return self._fitting(0, value, window)
+
+    def row(self, row: Any, window: WindowDescriptor) -> Values:
+        """Return a row of an operator."""
+        if isinstance(row, Mapping):
+            unknown = [name for name in row if name not in self._names]
+            if unknown:
+                raise self._refused(window, f"a row with a column {unknown[0]!r:.64}, which it does not declare")
+            row = [row.get(name) for name in self._names]
+        if not isinstance(row, (tuple, list)):
+            raise self._refused(window, f"{row!r:.64} where a row is a tuple, a list or a mapping")
+        if len(row) != len(self._columns):
+            raise self._refused(window, f"a row with {len(row)} columns, and declares {len(self._columns)}")
+        return tuple([self._fitting(at, value, window) for at, value in enumerate(row)])
+
+    def stamped(self, result: Any, window: WindowDescriptor) -> Lifetime:
+        """Return a result with its lifetime: its own, or the window's."""
+        if not isinstance(result, Stamped):
+            return Lifetime(self.row(result, window), window.start, window.end)
+        for value in (result.start, result.end):
+            if not isinstance(value, int) or isinstance(value, bool) or not is_time(value):
+                raise self._refused(window, f"a lifetime with {value!r:.64}, which is no time")
+        return Lifetime(self.row(result.row, window), int(result.start), int(result.end))
+
+    def _fitting(self, at: int, value: Any, window: WindowDescriptor) -> Any:
+        column = self._columns[at]
+        if value is None and not column.nullable:
+            raise self._refused(window, f"no value for {column.name}, which is {column.describe()}")
+        if hasattr(value, "as_py"):  # a scalar of Arrow
+            value = value.as_py()
+        try:
+            return self._forms[at](value)
+        except ValueError as problem:
+            raise self._refused(window, f"for {column.name}, which is {column.describe()}: {problem}") from None
+
+    def _refused(self, window: WindowDescriptor, what: str) -> ModuleViolation:
+        return ModuleViolation(f"{self._shown} returned in window {window} {what}")
+
+
+def guarded(shown: str, where: str, events: Sequence[Lifetime], call: Callable[[], Any]) -> Any:
+    """Return what ``call`` returns. Raises ModuleViolation for whatever it raises.
+
+    ``where``: in which window, if that is known. ``events``: those that the module was given.
+    """
+    try:
+        return call()
+    except Exception as error:
+        given = f", given the event {_shown(events[0])}" if len(events) == 1 else f", given {len(events)} events"
+        given *= bool(events)
+        raise ModuleViolation(f"{shown} raised {type(error).__name__}: {error}{where}{given}") from error
+
+
+def _shown(event: Lifetime) -> str:
+    """Return an event as text; a lifetime that was never read is left out."""
+    return show_values(event.row) if (event.vs, event.ve) == (NEG_INF, INF) else str(event)
+
+
+def window_of(module: UserModule, window: WindowDescriptor, kind: WindowKind | None) -> Window:
+    """Return what a module gets to see of a window."""
+    if "window" not in module.properties.reads:
+        return Window(kind=kind, key=window.key)
+    return Window(window.start, window.end, kind, window.key)
