@@ -52,7 +52,7 @@ def _judge_run(case: Case, run: Sequence[Sequence[Delta]]) -> None:
     for deltas in run:
         for table, delta in zip(tables, deltas, strict=True):
             table.apply(delta)
-        twin = restored(case, operator)
+        twin = restored(case.make, operator)
         emitted = operator.step(deltas)
         operator.check()
         assert twin.step(deltas) == emitted, "a restored operator goes on in another way"
@@ -67,9 +67,9 @@ def _judge_run(case: Case, run: Sequence[Sequence[Delta]]) -> None:
         assert operator.live() == 0
 
 
-def restored(case: Case, operator: PlanOperator) -> PlanOperator:
+def restored(make: Callable[[], PlanOperator], operator: PlanOperator) -> PlanOperator:
     """Return a new operator with the state of ``operator``, which has gone through MessagePack."""
-    twin = case.make()
+    twin = make()
     twin.restore(msgpack.unpackb(msgpack.packb(operator.state())))
     twin.check()
     return twin
@@ -160,7 +160,7 @@ def _judge_feedback_run(case: Case, random_: random.Random, last_t: int) -> int:
         for table, delta in zip(tables, deltas, strict=True):
             table.apply(delta)
         given = [lossy.take(delta) for lossy, delta in zip(inputs, deltas, strict=True)]
-        twin = restored(case, operator)
+        twin = restored(case.make, operator)
         emitted = operator.step(given)
         operator.check()
         assert twin.step(given) == emitted, "a restored operator goes on in another way"

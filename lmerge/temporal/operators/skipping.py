@@ -175,8 +175,13 @@ class SkippingOperator(PlanOperator):
         super().fast_forward(t)
         for skip in self._skips:
             if skip is not None:
-                skip.fast_forward(self.fast_forwarded)
-        return [NEG_INF if skip is None else self.fast_forwarded for skip in self._skips]
+                skip.fast_forward(self.skip_until)
+        return [NEG_INF if skip is None else self.skip_until for skip in self._skips]
+
+    @property
+    def skip_until(self) -> int:
+        """The time before which the events that are left out end."""
+        return self.fast_forwarded
 
     def live(self) -> int:
         """Return the number of events that are left out and can still come."""

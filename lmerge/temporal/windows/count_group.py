@@ -65,6 +65,14 @@ class CountGroup(WindowGroup):
         """The number of events whose points are kept."""
         return sum(map(len, self._points.values()))
 
+    def kept(self) -> Iterable[Lifetime]:
+        """Yield the events whose points are kept."""
+        return (event for events in self._points.values() for event in events)
+
+    def keep(self, event: Lifetime) -> None:
+        """Take an event that ``kept`` has yielded into a new group."""
+        self._points.setdefault(event.ve if self._by_ends else event.vs, []).append(event)
+
     def _put(self, point: int, event: Lifetime) -> None:
         if point == INF:
             return

@@ -157,6 +157,29 @@ class WindowGroup(ABC):
             events.sort(key=lambda event: key(event.row))
         return list(rules.module.compute(events, window))
 
+    # What a checkpoint keeps (``window_state``).
+
+    def kept(self) -> Iterable[Lifetime]:
+        """Yield the events that are kept, in any order."""
+        return self.events
+
+    def keep(self, event: Lifetime) -> None:
+        """Take an event that ``kept`` has yielded into a new group; its windows follow."""
+        self.events.apply(Change(event.row, event.vs, event.vs, event.ve))
+
+    def kept_edges(self) -> list[list[int]]:
+        """Return the edges of snapshot windows, each with how many events have it."""
+        return []
+
+    def keep_edges(self, edges: Iterable[Iterable[int]]) -> None:  # noqa: B027  (only snapshot windows have edges)
+        """Take the edges that ``kept_edges`` has returned."""
+
+    def count_members(self, entry: WindowEntry) -> None:
+        """Count the events of a window that was kept, and take their ends."""
+        ends = [event.ve for event in self.members(entry)]
+        entry.events = len(ends)
+        entry.ends = SortedList(ends) if self.rules.sees_ends else None
+
     # Membership of one event in one window.
 
     def _enter(self, entry: WindowEntry, row: Values, vs: int, ve: int) -> None:

@@ -71,6 +71,14 @@ class SnapshotGroup(WindowGroup):
         """Whether nothing is left of the group."""
         return super().is_empty and not self._edges
 
+    def kept_edges(self) -> list[list[int]]:
+        """Return the edges, each with how many events have it."""
+        return [list(item) for item in self._edges.items()]
+
+    def keep_edges(self, edges: Iterable[Iterable[int]]) -> None:
+        """Take the edges that ``kept_edges`` has returned."""
+        self._edges.update(map(tuple, edges))
+
     def _split(self, edge: int) -> None:
         if edge == INF:
             return

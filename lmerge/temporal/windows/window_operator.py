@@ -15,7 +15,7 @@ with the input's alone: the watermark can release a window and a revision hold i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from sortedcontainers import SortedList
 
@@ -23,7 +23,8 @@ from lmerge.core.calendar import Calendar, Node
 from lmerge.core.elements import INF, NEG_INF
 from lmerge.temporal.changes import Change, Delta, differences
 from lmerge.temporal.errors import ModuleViolation
-from lmerge.temporal.operators.operator import PlanOperator
+from lmerge.temporal.operators.operator import row_of_state
+from lmerge.temporal.operators.skipping import SkippedEvents, SkippingOperator
 from lmerge.temporal.values import OrderKey, Values
 from lmerge.temporal.windows.count_group import CountGroup
 from lmerge.temporal.windows.grid_group import GridGroup
@@ -34,6 +35,7 @@ from lmerge.temporal.windows.ready import ReadyWindows
 from lmerge.temporal.windows.session_group import SessionGroup
 from lmerge.temporal.windows.snapshot_group import SnapshotGroup
 from lmerge.temporal.windows.stamping import first_result, has_results, stamped
+from lmerge.temporal.windows.window_state import check_group, restore_group, state_of_group
 
 GROUPS: Final[Mapping[type[WindowKind], Callable[[Values, WindowRules], WindowGroup]]] = {
     Hopping: GridGroup,
@@ -43,7 +45,7 @@ GROUPS: Final[Mapping[type[WindowKind], Callable[[Values, WindowRules], WindowGr
 }
 
 
-class WindowOperator(PlanOperator):
+class WindowOperator(SkippingOperator):
     """Results of windows, by group. ``key_of``: the group's key of a row; None: all rows are one group.
 
     Raises ModuleViolation, LimitExceeded or UsageError from ``step``; the operator cannot go on then.
@@ -52,7 +54,8 @@ class WindowOperator(PlanOperator):
     def __init__(
         self, name: str, rules: WindowRules, output_key: OrderKey, key_of: Callable[[Values], Values] | None = None
     ) -> None:
-        super().__init__(name, output_key)
+        # On a grid, events that end before the first window that is needed are left out. The ends of all others are.
+        super().__init__(name, output_key, [SkippedEvents(rules.key) if isinstance(rules.kind, Hopping) else None])
         self._rules, self._key_of = rules, key_of
         self._groups: dict[Values, WindowGroup] = {}
         # Groups in whose live events further windows of a grid will begin.
@@ -66,8 +69,7 @@ class WindowOperator(PlanOperator):
         self._open: SortedList[int] = SortedList()
         self._ready = ReadyWindows(rules)
 
-    def step(self, deltas: Sequence[Delta]) -> Delta:
-        """Take a batch: move time, update the windows, and emit what has changed."""
+    def _step(self, deltas: Sequence[Delta]) -> Delta:
         (delta,) = deltas
         self._move_time(delta)
         for change in delta.changes:
@@ -80,9 +82,59 @@ class WindowOperator(PlanOperator):
         changes = self._refresh()
         return self._emit_merged(changes, None if delta.stable is None else self._output_stable())
 
+    @property
+    def skip_until(self) -> int:
+        """The time before which events can end and have no part in what is needed.
+
+        A grid needs the events of the first window that ends at or after what its consumer needs. Elsewhere an event
+        that ends early can decide where a later window begins, and an unclipped result can outlive its window.
+        """
+        kind, t = self._rules.kind, self.fast_forwarded
+        if t == NEG_INF or not isinstance(kind, Hopping) or self._rules.stamp in (Stamp.UNCHANGED, Stamp.TIME_BOUND):
+            return NEG_INF
+        return max(NEG_INF, min(INF, kind.first_over(t - 1) + 1))
+
     def live(self) -> int:
         """Return the number of live events."""
-        return sum(group.live for group in self._groups.values())
+        return super().live() + sum(group.live for group in self._groups.values())
+
+    def state(self) -> dict[str, Any]:
+        """Return what the operator has to know to go on, as plain values."""
+        times = [self._input_stable, self._mark, self._last_finite]
+        return super().state() | {"times": times, "groups": [*map(state_of_group, self._groups.values())]}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take a state that ``state`` has returned. The operator is a new one."""
+        super().restore(state)
+        self._input_stable, self._mark, self._last_finite = state["times"]
+        for kept in state["groups"]:
+            key = row_of_state(kept["key"])
+            group = self._groups[key] = GROUPS[type(self._rules.kind)](key, self._rules)
+            restore_group(group, kept)
+            if group.goes_on(self._begun):
+                self._going_on[key] = group
+            self._open.update(group.held.values())
+            if group.due is not None:
+                self._by_stable.add([group.due, group, None])
+            for start, entry in group.windows.items():
+                if entry.due_mark is not None:
+                    self._by_mark.add([entry.due_mark, group, start])
+                if entry.due_stable is not None:
+                    self._by_stable.add([entry.due_stable, group, start])
+                if self._rules.form is Form.FINAL:
+                    self._ready.note(group, start, self._has_reached(group.closes_at(entry)))
+
+    def check(self) -> None:
+        """Assert the invariants of groups and windows, and that no window is kept that is closed and emitted."""
+        super().check()
+        assert not self._touched
+        for calendar in (self._by_mark, self._by_stable):
+            calendar.check()
+        for group in self._groups.values():
+            check_group(group)
+            for entry in group.windows.values():
+                assert self._rules.form is Form.FINAL or not self._has_reached(group.closes_at(entry))
+        assert list(self._open) == sorted(at for group in self._groups.values() for at in group.held.values())
 
     # Time.
 
