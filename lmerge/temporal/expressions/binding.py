@@ -95,6 +95,11 @@ def bind_all(
     return BoundProjection(tuple(nodes), columns, *_callables(generated, schema, operator), lambda: generated.source)
 
 
+def typed_tree(expression: ExpressionLike, schema: Schema, *, operator: str = "") -> Typed:
+    """Return an expression as a tree with types, for what asks about its parts. Raises PlanError as ``bind``."""
+    return _Binder(schema, operator).bound(_node(expression))
+
+
 def _node(expression: ExpressionLike) -> Node:
     return expression.node if isinstance(expression, Expression) else expression
 

@@ -78,7 +78,7 @@ def _decimal_of_number(value: int | Decimal, target: Column) -> Decimal:
     if number and number.adjusted() >= DECIMAL_DIGITS_MAX - target.scale:
         raise ValueError(f"has more than {DECIMAL_DIGITS_MAX} digits with {target.scale} after the point")
     rounded = EXACT.quantize(number, Decimal((0, (1,), -target.scale)))
-    if abs(rounded) >= Decimal(10) ** (DECIMAL_DIGITS_MAX - target.scale):
+    if rounded.copy_abs() >= Decimal(10) ** (DECIMAL_DIGITS_MAX - target.scale):
         raise ValueError(f"has more than {DECIMAL_DIGITS_MAX} digits with {target.scale} after the point")
     return rounded or rounded.copy_abs()
 

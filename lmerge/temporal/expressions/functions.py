@@ -22,11 +22,12 @@ from lmerge.errors import UsageError
 from lmerge.temporal.errors import PlanError
 from lmerge.temporal.expressions.surface import Expression, Operand, node_of
 from lmerge.temporal.expressions.tree import Nulls, UserCall, UserFunction
+from lmerge.temporal.expressions.typing_rules import type_of
 from lmerge.wire.names import check_name
-from lmerge.wire.schema import Column, parse_schema
+from lmerge.wire.schema import Column
 
-TypeLike: TypeAlias = str | Mapping[str, object]
-"""A type as a schema has it: ``"float?"``, or the fields of a struct."""
+TypeLike: TypeAlias = str | Mapping[str, object] | Column
+"""A type as a schema has it: ``"float?"``, or the fields of a struct; or a column, whose name does not matter."""
 
 Declare: TypeAlias = "Callable[[Callable[..., Any]], ScalarFunction]"
 
@@ -67,13 +68,14 @@ class FunctionRegistry:
         ``name``: that of the callable if there is none. What else is declared: see ``UserFunction``. Raises PlanError
         if the name is taken or a type is wrong.
         """
+        taken, given = tuple(map(_type, arguments)), _type(result)
 
         def declare(function: Callable[..., Any]) -> ScalarFunction:
             declared = UserFunction(
                 getattr(function, "__name__", "") if name is None else name,
                 version,
-                tuple(_type(one) for one in arguments),
-                _type(result),
+                taken,
+                given,
                 function,
                 nulls,
                 deterministic,
@@ -115,11 +117,7 @@ class FunctionRegistry:
 
 
 def _type(declared: TypeLike) -> Column:
-    try:
-        (column,) = parse_schema({"type": declared}).columns
-    except UsageError as problem:
-        raise PlanError(f"a function's {problem}") from None
-    return replace(column, name="")
+    return replace(declared, name="") if isinstance(declared, Column) else type_of(declared)
 
 
 FUNCTIONS: Final = FunctionRegistry()

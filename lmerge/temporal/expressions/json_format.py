@@ -14,6 +14,7 @@ What is read back equals what was written. The names and meanings of operations 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from reprlib import repr as brief  # of documents: neither long nor deep
 from typing import Any, Final
 
 from lmerge.temporal.errors import PlanError
@@ -43,9 +44,9 @@ def to_json(expression: Expression) -> dict[str, Any]:
 def from_json(document: object, functions: FunctionRegistry = FUNCTIONS) -> Expression:
     """Return the expression of a document. Raises PlanError, which names the part that cannot be read."""
     if not isinstance(document, Mapping) or _MARK not in document:
-        raise PlanError(f"this is no expression: {document!r:.100}")
+        raise PlanError(f"this is no expression: {brief(document)}")
     if document[_MARK] != VERSION or isinstance(document[_MARK], bool):
-        raise PlanError(f"an expression of version {document[_MARK]!r:.20} cannot be read; this is version {VERSION}")
+        raise PlanError(f"an expression of version {brief(document[_MARK])} cannot be read; this is version {VERSION}")
     _check_keys(document, {_MARK, "expression"})
     return Expression(node_from_json(document["expression"], functions))
 
@@ -79,7 +80,7 @@ def _read(document: object, functions: FunctionRegistry, depth: int) -> Node:
     if depth > DEPTH_MAX:
         raise PlanError(f"an expression is nested deeper than {DEPTH_MAX}")
     if not isinstance(document, Mapping):
-        raise PlanError(f"a part of an expression is an object, not {document!r:.100}")
+        raise PlanError(f"a part of an expression is an object, not {brief(document)}")
     if "column" in document:
         _check_keys(document, {"column"})
         return ColumnReference(_text(document, "column"))
@@ -91,9 +92,9 @@ def _read(document: object, functions: FunctionRegistry, depth: int) -> Node:
         _check_keys(document, {"function", "version", "operands"})
         name, version = _text(document, "function"), document["version"]
         if not isinstance(version, int) or isinstance(version, bool):
-            raise PlanError(f"function {name!r:.100}: a version is a number, not {version!r:.64}")
+            raise PlanError(f"function {name!r:.100}: a version is a number, not {brief(version)}")
         return UserCall(functions.find(name, version), _operands(document, functions, depth))
-    raise PlanError(f"a part of an expression is column, literal, operation or function, not {document!r:.100}")
+    raise PlanError(f"a part of an expression is column, literal, operation or function, not {brief(document)}")
 
 
 def _literal(document: Mapping[str, Any]) -> LiteralValue:
@@ -101,7 +102,7 @@ def _literal(document: Mapping[str, Any]) -> LiteralValue:
     if "type" not in document:
         _check_keys(document, {"literal"})
         if value is not None:
-            raise PlanError(f"the literal {value!r:.64} has no type")
+            raise PlanError(f"the literal {brief(value)} has no type")
         return OPEN_NULL
     _check_keys(document, {"literal", "type"})
     kind = _text(document, "type")
@@ -109,7 +110,7 @@ def _literal(document: Mapping[str, Any]) -> LiteralValue:
         try:
             value = bytes.fromhex(value)
         except (TypeError, ValueError):
-            raise PlanError(f"the literal {value!r:.64} is no hexadecimal text") from None
+            raise PlanError(f"the literal {brief(value)} is no hexadecimal text") from None
     return literal_of(value, kind)
 
 
@@ -129,14 +130,14 @@ def _operation(document: Mapping[str, Any], functions: FunctionRegistry, depth: 
 def _operands(document: Mapping[str, Any], functions: FunctionRegistry, depth: int) -> tuple[Node, ...]:
     operands = document["operands"]
     if not isinstance(operands, list):
-        raise PlanError(f"operands are a list, not {operands!r:.64}")
+        raise PlanError(f"operands are a list, not {brief(operands)}")
     return tuple(_read(operand, functions, depth + 1) for operand in operands)
 
 
 def _text(document: Mapping[str, Any], key: str) -> str:
     value = document[key]
     if not isinstance(value, str):
-        raise PlanError(f"{key} is text, not {value!r:.64}")
+        raise PlanError(f"{key} is text, not {brief(value)}")
     return value
 
 

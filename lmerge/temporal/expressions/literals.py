@@ -21,7 +21,7 @@ from lmerge.temporal.expressions.typing_rules import (
     TIMESTAMP,
     decimal_type,
     shown_type,
-    type_of_text,
+    type_of,
     with_null,
 )
 from lmerge.temporal.python_values import canonical_form
@@ -40,7 +40,7 @@ def literal_of(value: object, type_text: str | None = None) -> LiteralValue:
             return OPEN_NULL
         column = _type_of_value(value)
     else:
-        column = type_of_text(type_text, "a literal")
+        column = type_of(type_text)
     if value is None:
         return LiteralValue(None, with_null(column, True))
     column = with_null(column, False)

@@ -91,12 +91,7 @@ def _round(request: Request) -> Typed:
 
 
 def _round_float(value: float, digits: int) -> float:
-    if not math.isfinite(value):
-        return value
-    try:
-        return round(value, digits) + 0.0
-    except OverflowError:  # beyond the largest float
-        return math.copysign(math.inf, value)
+    return round(value, digits) + 0.0 if math.isfinite(value) else value
 
 
 def _round_decimal(value: Decimal, digits: int, scale: int) -> Decimal:

@@ -22,7 +22,7 @@ Scalar: TypeAlias = "bool | int | float | str | bytes | Decimal | datetime | dat
 Operand: TypeAlias = "Expression | Scalar"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Expression:
     """An expression over the columns of a row. ``node``: its tree, a value that can be compared and be a key."""
 
@@ -253,7 +253,7 @@ class Expression:
         return _operation("element", self, index)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Branches(Expression):
     """A ``case`` that is NULL where no condition is true, until ``otherwise`` gives it another value."""
 

@@ -30,12 +30,12 @@ def decimal_type(scale: int) -> Column:
     return Column("", "decimal", scale=scale)
 
 
-def type_of_text(text: str, what: str) -> Column:
-    """Return a type from its text, such as ``"float?"``. Raises PlanError, which begins with ``what``."""
+def type_of(declared: object) -> Column:
+    """Return a type from its text, such as ``"float?"``, or from the fields of a struct. Raises PlanError."""
     try:
-        (column,) = parse_schema({"type": text}).columns
+        (column,) = parse_schema({"type": declared}).columns
     except UsageError as problem:
-        raise PlanError(f"{what}: {problem}") from None
+        raise PlanError(str(problem).removeprefix("column 'type': ")) from None
     return replace(column, name="")
 
 
