@@ -1,7 +1,7 @@
 """The live events of a stream: what an adjust can name, checked element by element.
 
-Streams are checked where they enter a plan, so operators can rely on them. Fully frozen events are dropped at the stable
-that freezes them, at a cost that depends on them alone.
+Streams are checked where they enter a plan, so operators can rely on them. Fully frozen events are dropped at the
+stable that freezes them, at a cost that depends on them alone.
 """
 
 from __future__ import annotations

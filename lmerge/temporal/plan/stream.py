@@ -1,0 +1,250 @@
+"""The fluent surface: ``flights.where(col.delay > 15).group_by(col.origin).tumbling(HOUR).agg(n=count())``.
+
+A ``Stream`` is a node of a plan with methods that build further ones. Nothing runs. What does not fit (a column that is
+not there, a type, a policy) is a PlanError at the call that builds it. Durations are in the stream's units of time,
+microseconds by default; ``SECOND`` to ``DAY`` are such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any, Final, TypeVar
+
+from lmerge.core.properties import parse_properties
+from lmerge.temporal.errors import PlanError
+from lmerge.temporal.expressions.surface import Expression, Operand, col, lit
+from lmerge.temporal.expressions.tree import ColumnReference, Node
+from lmerge.temporal.operators.join import JoinKind
+from lmerge.temporal.plan.joins import JoinNode
+from lmerge.temporal.plan.nodes import PlanNode
+from lmerge.temporal.plan.sources import SourceNode
+from lmerge.temporal.plan.spans import FilterNode, LifetimeNode, SelectNode, UnionNode
+from lmerge.temporal.plan.windows import AggregateCall, AggregateNode
+from lmerge.temporal.windows.kinds import CountedEnd, CountWindows, Hopping, Snapshots, WindowKind
+from lmerge.temporal.windows.policies import Form, Stamp
+from lmerge.wire.schema import Schema, SchemaLike, parse_schema
+
+SECOND: Final = 1_000_000
+MINUTE: Final = 60 * SECOND
+HOUR: Final = 60 * MINUTE
+DAY: Final = 24 * HOUR
+
+Choice = TypeVar("Choice", bound=Enum)
+
+
+def source(name: str, schema: SchemaLike, *, promises: Iterable[str] = ()) -> Stream:
+    """Return the stream of a source. ``promises``: its properties, such as ``ordered``, checked when it runs."""
+    return Stream(SourceNode((), name, parse_schema(schema), parse_properties(promises)))
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A stream of a plan. ``node``: what computes it."""
+
+    node: PlanNode
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of its rows."""
+        return self.node.schema
+
+    def __getitem__(self, name: str) -> Expression:
+        """Return a column of this stream. Raises PlanError if there is none."""
+        if name not in self.schema.names:
+            raise PlanError(f"{self.node.title} has no column {name!r:.64}; it has {', '.join(self.schema.names)}")
+        return col[name]
+
+    def named(self, label: str) -> Stream:
+        """Return the same stream under a name, for pictures, messages and metrics."""
+        return Stream(replace(self.node, label=label))
+
+    # Event by event.
+
+    def where(self, predicate: Expression) -> Stream:
+        """Return the events whose rows fulfil a predicate."""
+        return Stream(FilterNode((self.node,), "", predicate.node))
+
+    def select(self, *columns: Expression | str, **computed: Operand) -> Stream:
+        """Return these columns for each event, plain ones under their own names, then computed ones."""
+        pairs = [_named(column) for column in columns] + [(name, _node(value)) for name, value in computed.items()]
+        return Stream(SelectNode((self.node,), "", tuple(pairs)))
+
+    def with_columns(self, **computed: Operand) -> Stream:
+        """Return all columns, with these ones added or replaced."""
+        kept = [name for name in self.schema.names if name not in computed]
+        return self.select(*kept, **computed)
+
+    def shift(self, amount: int) -> Stream:
+        """Return the events with ``[Vs + amount, Ve + amount)``."""
+        return self._altered("shift", amount)
+
+    def set_duration(self, amount: int) -> Stream:
+        """Return the events with ``[Vs, Vs + amount)``."""
+        return self._altered("set_duration", amount)
+
+    def clip_duration(self, amount: int) -> Stream:
+        """Return the events with ``[Vs, min(Ve, Vs + amount))``."""
+        return self._altered("clip_duration", amount)
+
+    def extend(self, amount: int) -> Stream:
+        """Return the events with ``[Vs, Ve + amount)``."""
+        return self._altered("extend", amount)
+
+    def at_end(self, amount: int = 1) -> Stream:
+        """Return an event of ``[Ve, Ve + amount)`` for each event that ends."""
+        return self._altered("at_end", amount)
+
+    def _altered(self, alteration: str, amount: int) -> Stream:
+        return Stream(LifetimeNode((self.node,), "", alteration, amount))
+
+    # Several streams.
+
+    def union(self, *others: Stream) -> Stream:
+        """Return all events of this stream and of others, which have the same columns."""
+        return Stream(UnionNode((self.node, *(other.node for other in others)), ""))
+
+    def join(
+        self,
+        other: Stream,
+        on: str | Iterable[str] | Mapping[str, str] = (),
+        *,
+        where: Expression | None = None,
+        how: JoinKind | str = JoinKind.INNER,
+        suffix: str = "_right",
+    ) -> Stream:
+        """Return pairs of events that are valid together.
+
+        ``on``: columns that both have and that are equal, or a mapping of a left to a right name. ``where``: a
+        predicate over the columns of both; a right one whose name is taken has ``suffix``. ``how``: inner, left, right,
+        full or anti (events of this stream, where there is no partner).
+        """
+        pairs = (
+            on.items() if isinstance(on, Mapping) else [(name, name) for name in ([on] if isinstance(on, str) else on)]
+        )
+        keys = tuple((ColumnReference(left), ColumnReference(right)) for left, right in pairs)
+        predicate = None if where is None else where.node
+        return Stream(
+            JoinNode((self.node, other.node), "", _choice(JoinKind, how, "a kind of join"), keys, predicate, suffix)
+        )
+
+    def without(self, other: Stream, on: str | Iterable[str] | Mapping[str, str] = ()) -> Stream:
+        """Return this stream where no event of another one has equal columns: an anti-join."""
+        return self.join(other, on, how=JoinKind.ANTI)
+
+    # Windows.
+
+    def group_by(self, *keys: Expression | str, **computed: Operand) -> GroupedStream:
+        """Return the stream in groups of equal keys, to be cut into windows."""
+        pairs = [_named(key) for key in keys] + [(name, _node(value)) for name, value in computed.items()]
+        return GroupedStream(self.node, tuple(pairs))
+
+    def tumbling(self, size: int, *, offset: int = 0) -> WindowedStream:
+        """Return windows of ``size``, one behind the other."""
+        return self.group_by().tumbling(size, offset=offset)
+
+    def hopping(self, size: int, hop: int, *, offset: int = 0) -> WindowedStream:
+        """Return windows of ``size``, one every ``hop``."""
+        return self.group_by().hopping(size, hop, offset=offset)
+
+    def snapshot(self) -> WindowedStream:
+        """Return the windows between consecutive starts and ends of events."""
+        return self.group_by().snapshot()
+
+    def count_windows(self, count: int, *, by: str = CountedEnd.STARTS.value) -> WindowedStream:
+        """Return windows over ``count`` distinct starts, or ``by="ends"`` ends."""
+        return self.group_by().count_windows(count, by=by)
+
+
+@dataclass(frozen=True)
+class GroupedStream:
+    """A stream in groups. ``keys``: pairs of a column's name and its expression."""
+
+    node: PlanNode
+    keys: tuple[tuple[str, Node], ...]
+
+    def tumbling(self, size: int, *, offset: int = 0) -> WindowedStream:
+        """Return windows of ``size`` in each group, one behind the other."""
+        return self.over(Hopping(size, size, offset))
+
+    def hopping(self, size: int, hop: int, *, offset: int = 0) -> WindowedStream:
+        """Return windows of ``size`` in each group, one every ``hop``."""
+        return self.over(Hopping(size, hop, offset))
+
+    def snapshot(self) -> WindowedStream:
+        """Return the windows between consecutive starts and ends of a group's events."""
+        return self.over(Snapshots())
+
+    def count_windows(self, count: int, *, by: str = CountedEnd.STARTS.value) -> WindowedStream:
+        """Return windows over ``count`` distinct starts of a group, or ``by="ends"`` ends."""
+        return self.over(CountWindows(count, _choice(CountedEnd, by, "what a count window counts")))
+
+    def over(self, window: WindowKind) -> WindowedStream:
+        """Return windows of any kind."""
+        return WindowedStream(self.node, self.keys, window)
+
+
+@dataclass(frozen=True)
+class WindowedStream:
+    """Windows of a stream by groups, for which something is computed."""
+
+    node: PlanNode
+    keys: tuple[tuple[str, Node], ...]
+    window: WindowKind
+
+    def agg(self, *, form: Form | str = Form.FINAL, output: Stamp | str = Stamp.ALIGN, **calls: WindowCall) -> Stream:
+        """Return one event for each window that has events: the keys, and the results of aggregates by their names.
+
+        ``form``: when results are emitted, and whether they are revised. ``output``: their lifetimes, ``align`` or
+        ``point-at-end``.
+        """
+        made = tuple(call.named(result) for result, call in calls.items())
+        chosen = _choice(Form, form, "a form"), _choice(Stamp, output, "an output")
+        return Stream(AggregateNode((self.node,), "", self.keys, self.window, made, *chosen))
+
+
+@dataclass(frozen=True)
+class WindowCall:
+    """A call of an aggregate, which gets its name in ``agg``."""
+
+    name: str
+    arguments: tuple[Node, ...] = ()
+    parameters: tuple[tuple[str, Any], ...] = ()
+
+    def named(self, result: str) -> AggregateCall:
+        """Return the call with the name of its result."""
+        return AggregateCall(result, self.name, self.arguments, self.parameters)
+
+
+def aggregate(name: str, *arguments: Operand, **parameters: Any) -> WindowCall:
+    """Return a call of an aggregate by its name: ``aggregate("percentile_cont", col.delay, p=0.9)``."""
+    return WindowCall(name, tuple(map(_node, arguments)), tuple(sorted(parameters.items())))
+
+
+def count(argument: Operand | None = None) -> WindowCall:
+    """Return the number of rows, or of those in which a value is not missing."""
+    return aggregate("count") if argument is None else aggregate("count", argument)
+
+
+def _node(value: Operand) -> Node:
+    if isinstance(value, Expression):
+        return value.node
+    return lit(value).node
+
+
+def _named(column: Expression | str) -> tuple[str, Node]:
+    if isinstance(column, str):
+        return column, ColumnReference(column)
+    if not isinstance(column.node, ColumnReference):
+        raise PlanError(f"({column}) needs a name: name={column}")
+    return column.node.name, column.node
+
+
+def _choice(choices: type[Choice], given: object, what: str) -> Choice:
+    """Return a member of an enum of texts, or the one with that text. Raises PlanError, which names all of them."""
+    try:
+        return choices(given)
+    except ValueError:
+        names = ", ".join(str(choice.value) for choice in choices)
+        raise PlanError(f"{given!r:.64} is not {what}: there are {names}") from None
