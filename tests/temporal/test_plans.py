@@ -235,7 +235,7 @@ def in_order(random_: random.Random, count_of: int) -> list[Delta]:
     """Return an insert-only stream in order of starts, by batches."""
     times = sorted(random_.randint(-5, 25) for _ in range(count_of))
     changes = [Change(random_.choice(ROWS), t, t, t + random_.randint(1, 9)) for t in times]
-    batches = []
+    batches: list[Delta] = []
     for change in changes:
         batches.append(Delta([change], change.vs if random_.random() < 0.4 and not _has(batches, change.vs) else None))
     return [*batches, Delta([], INF)]
