@@ -70,7 +70,7 @@ class UserModule:
         return None if self.inputs is None else parse_schema(self.inputs)
 
 
-class AggregateModule(UserModule):
+class AggregateModule(UserModule, ABC):
     """A module that returns one value. ``result``: its type, such as ``"float"``, or ``"float?"`` if it can be missing.
 
     Called by the plan; derive from the kinds below.
@@ -85,7 +85,7 @@ class AggregateModule(UserModule):
         return parse_schema({"result": self.result}).columns[0]
 
 
-class OperatorModule(UserModule):
+class OperatorModule(UserModule, ABC):
     """A module that returns rows. ``results``: their columns. Called by the plan; derive from the kinds below."""
 
     results: ClassVar[SchemaLike | None] = None
