@@ -178,3 +178,16 @@ def events_of(*events: tuple[int, int, int]) -> list[Lifetime]:
 
 
 ARGUMENT = column_argument(NUMBERS, "n", "test")
+
+
+class RunningCount(TimedOperator[int]):
+    """How many events have started, from each start to the next one."""
+
+    inputs: ClassVar[SchemaLike] = {"value": "int"}
+    results: ClassVar[SchemaLike] = {"count": "int"}
+    properties = Properties(reads=("start", "window"), time_bound=True)
+
+    def compute(self, rows: Sequence[TimedRow[int]], window: Window) -> Iterator[Stamped]:
+        starts = sorted({max(one.start, window.start) for one in rows})
+        for start, end in zip(starts, [*starts[1:], window.end]):
+            yield Stamped((sum(one.start <= start for one in rows),), start, end)
