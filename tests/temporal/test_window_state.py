@@ -16,7 +16,7 @@ from lmerge.temporal.changes import Change, Delta, Lifetime
 from lmerge.temporal.operators.operator import PlanOperator
 from lmerge.temporal.values import Values
 from lmerge.temporal.windows.group import WindowRules
-from lmerge.temporal.windows.kinds import CountedEnd, CountWindows, Hopping, Sessions, Snapshots, WindowKind, WindowSpan
+from lmerge.temporal.windows.kinds import CountedEnd, CountWindows, Hopping, Sessions, Snapshots, WindowKind, WindowDescriptor
 from lmerge.temporal.windows.module import IncrementalModule, ModuleState, WindowModule
 from lmerge.temporal.windows.policies import Clip, Form, Stamp
 from lmerge.temporal.windows.window_operator import WindowOperator
@@ -48,7 +48,7 @@ class CountWithState(IncrementalModule):
     def remove(self, state: ModuleState, event: Lifetime) -> ModuleState:
         return {**state, "count": state["count"] - 1}
 
-    def result(self, state: ModuleState, window: WindowSpan) -> Sequence[Values]:
+    def result(self, state: ModuleState, window: WindowDescriptor) -> Sequence[Values]:
         return [(state["count"],)]
 
     def state_of(self, state: ModuleState) -> Any:
@@ -61,7 +61,7 @@ class CountWithState(IncrementalModule):
 class ListLifetimes(WindowModule):
     reads_events = True
 
-    def compute(self, events: Sequence[Lifetime], window: WindowSpan) -> Sequence[Values]:
+    def compute(self, events: Sequence[Lifetime], window: WindowDescriptor) -> Sequence[Values]:
         return [tuple((*event.row, event.vs, event.ve) for event in events)]
 
 
