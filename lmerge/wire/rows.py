@@ -69,6 +69,14 @@ class RowCodec:
 
     def encode(self, row: Row, index: int = 0) -> bytes:
         """Return the payload of ``row``. A missing key is None. Raises InvalidRow, which names it row ``index``."""
+        return bytes(self._pack(self.wire_values(row, index)))
+
+    def pack(self, values: Sequence[Any]) -> bytes:
+        """Return the payload of a row whose values have the form of ``wire_values``, which is not checked."""
+        return bytes(self._pack(values))
+
+    def wire_values(self, row: Row, index: int = 0) -> list[Any]:
+        """Return the values of ``row`` as they are on the wire. Raises InvalidRow as ``encode``."""
         if not isinstance(row, Mapping):
             raise InvalidRow(f"row {index}: a row is a mapping of column to value, not {row!r:.64}")
         if not row.keys() <= self._name_set:
@@ -76,10 +84,9 @@ class RowCodec:
             raise InvalidRow(f"row {index}: there is no column {unknown!r:.64} in the schema ({self.schema})")
         get = row.get
         try:
-            values = [convert(get(name)) for name, convert in zip(self._names, self._to_wire, strict=True)]
+            return [convert(get(name)) for name, convert in zip(self._names, self._to_wire, strict=True)]
         except _RefusedError:
             raise self._blame(self._to_wire, [get(name) for name in self._names], index) from None
-        return bytes(self._pack(values))
 
     def encode_columns(self, columns: Sequence[Sequence[Any]]) -> list[bytes]:
         """Return the payloads of rows given as columns of equal length in the schema's order. Raises InvalidRow."""

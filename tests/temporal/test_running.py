@@ -1,0 +1,136 @@
+"""Queries that run: over history and step by step, from rows of users to elements of a publisher."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from datetime import date, datetime, timezone
+from decimal import Decimal
+
+import pytest
+from temporal_world import StreamTable, random_stream
+
+from lmerge.core.elements import INF
+from lmerge.core.tdb import Tdb
+from lmerge.errors import InputViolation, InvalidRow, UsageError
+from lmerge.temporal.changes import Change, Delta, Lifetime
+from lmerge.temporal.entrance import LatePolicy, ProgressRule
+from lmerge.temporal.expressions.surface import col
+from lmerge.temporal.plan.stream import Stream, count, source
+from lmerge.temporal.row_forms import RowForms
+from lmerge.temporal.running import ElementWriter, QueryRun, ResultTable, SourceSettings, collect
+from lmerge.temporal.windows.policies import Form
+from lmerge.wire.rows import RowCodec
+from lmerge.wire.schema import parse_schema
+
+ROWS = ((0, 0), (0, 1), (1, 0), (1, 2))
+EVERY_TYPE = {
+    "b": "bool",
+    "i": "int?",
+    "f": "float(2)",
+    "s": "string",
+    "y": "bytes",
+    "t": "timestamp",
+    "d": "date",
+    "m": "decimal(2)?",
+    "l": "list<decimal(1)>",
+    "r": {"x": "int", "y": "list<string?>"},
+}
+ROW = {
+    "b": True,
+    "i": None,
+    "f": -0.0,
+    "s": "é",
+    "y": b"\0",
+    "t": datetime(2026, 1, 1, tzinfo=timezone.utc),
+    "d": date(1969, 12, 31),
+    "m": Decimal("-1.50"),
+    "l": [Decimal("0.5"), Decimal("-0.0")],
+    "r": {"x": 1, "y": ["a", None]},
+}
+
+
+def counted(form: str = "final") -> Stream:
+    return (
+        source("numbers", {"a": "int", "b": "int"})
+        .where(col.b < 2)
+        .group_by("a")
+        .hopping(5, 2)
+        .agg(n=count(), form=form)
+    )
+
+
+def test_rows_become_values_and_the_payload_of_the_wire() -> None:
+    schema = parse_schema(EVERY_TYPE)
+    forms = RowForms(schema)
+    values = forms.values(ROW)
+    assert values == (
+        True, None, 0.0, "é", b"\0", 1767225600000000, -1, Decimal("-1.50"), (Decimal("0.5"), Decimal("0.0")), (1, ("a", None)),
+    )  # fmt: skip
+    assert hash(values) is not None
+    assert forms.payload(values) == RowCodec(schema).encode(ROW)
+    assert forms.of_payload(forms.payload(values)) == values
+    assert forms.row(values) == ROW | {"f": 0.0, "l": [Decimal("0.5"), Decimal("0.0")]}
+    with pytest.raises(InvalidRow, match="row 3, column 's'"):
+        forms.values(ROW | {"s": 5}, 3)
+
+
+@pytest.mark.parametrize("form", list(Form))
+def test_history_and_steps_have_one_table_in_every_form(form: Form) -> None:
+    for seed in range(60):
+        stream = random_stream(random.Random(seed), 25, rows=ROWS)
+        run, table = QueryRun({"n": counted(form).node}), ResultTable()
+        steps = [step for item in stream for step in run.take("numbers", [item])] + run.end()
+        for step in steps:
+            table.apply(step["n"])
+        assert table.stable == INF
+        assert sorted(table.events.elements()) == sorted(collect(counted().node, {"numbers": stream}))
+        run.graph.check()
+        assert run.graph.live() == 0
+
+
+def test_a_publisher_gets_a_legal_stream_of_the_rows() -> None:
+    plan = counted("eager")
+    for seed in range(40):
+        run, writer, tdb, table = QueryRun({"n": plan.node}), ElementWriter(plan.node), Tdb(), ResultTable()
+        for item in random_stream(random.Random(seed), 25, rows=ROWS):
+            deltas = [step["n"] for step in run.take("numbers", [item])]
+            for delta in deltas:
+                table.apply(delta)
+            tdb.apply_batch(writer.batch(deltas))
+        forms = RowForms(plan.schema)
+        events = Counter(Lifetime(forms.of_payload(event.payload), event.vs, event.ve) for event in tdb.events())
+        assert events == table.events
+        assert tdb.stable_point == table.stable
+
+
+def test_several_results_come_from_one_run() -> None:
+    base = source("numbers", {"a": "int", "b": "int"})
+    run = QueryRun({"all": base.node, "some": base.where(col.a > 0).node})
+    (step,) = run.take("numbers", [Change((0, 1), 1, 1, 5), Change((1, 1), 2, 2, 5), 3])
+    assert [len(step[name].changes) for name in ("all", "some")] == [2, 1]
+    assert {name: delta.stable for name, delta in step.items()} == {"all": 3, "some": 3}
+
+
+def test_a_source_that_breaks_its_stream_is_named() -> None:
+    run = QueryRun({"n": counted().node})
+    with pytest.raises(UsageError, match="no source 'letters'; it has numbers"):
+        run.take("letters", [5])
+    with pytest.raises(UsageError, match="no source 'letters'"):
+        QueryRun({"n": counted().node}, {"letters": SourceSettings()})
+    run.take("numbers", [7])
+    with pytest.raises(InputViolation, match="numbers"):
+        run.take("numbers", [Change((0, 0), 6, 6, 9)])
+
+
+def test_a_rule_makes_the_stable_points_of_a_source() -> None:
+    settings = {"numbers": SourceSettings(ProgressRule(delay=2), LatePolicy.DROP)}
+    run, table = QueryRun({"n": counted().node}, settings), StreamTable()
+    for t in (1, 9, 4, 20):
+        for step in run.take("numbers", [Change((0, 0), t, t, t + 1)]):
+            table.apply(step["n"])
+    assert run.entrances["numbers"].dropped == 1
+    assert table.stable == 14
+    for step in run.end():
+        table.apply(Delta(step["n"].changes, step["n"].stable))
+    assert sum(table.events.values()) == 7
