@@ -57,15 +57,21 @@ class Lifetime(NamedTuple):
 
 
 class Delta(NamedTuple):
-    """A batch of changes, and the stable point behind them; ``stable`` is None if it does not move."""
+    """A batch of changes, and the stable point and the watermark behind them; None where they do not move.
+
+    The watermark is the latest start that the stream's sources have had. It goes through a plan with the batches,
+    because changes that cancel each other within a batch reach no operator: without it, how a stream is cut into
+    batches would decide which windows have begun.
+    """
 
     changes: list[Change]
     stable: int | None = None
+    mark: int | None = None
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing changes."""
-        return not self.changes and self.stable is None
+        return not self.changes and self.stable is None and self.mark is None
 
 
 NOTHING_CHANGES: Final = Delta([], None)

@@ -59,6 +59,7 @@ class StreamEntrance:
         self.dropped = self.moved = 0
         self._rule, self._late = rule, late
         self._latest = NEG_INF  # start
+        self._mark: int | None = None  # moved since the last batch
         self._since_stable = 0  # events
         # What the source takes an event for, and what it is: by the source's (row, vs, ve); None: it was dropped.
         self._other: dict[Lifetime, list[Lifetime | None]] = {}
@@ -83,19 +84,25 @@ class StreamEntrance:
                 if change is not None:
                     self.live.apply(change)
                     changes.append(change)
-                stable = self._due(item)
+                if item.vs > self._latest:
+                    self._latest = self._mark = item.vs
+                stable = self._due()
             if stable is not None and stable > self.live.stable:
                 self._move_stable(stable)
-                batches.append(Delta(changes, stable))
+                batches.append(self._batch(changes, stable))
                 changes = []
-        return [*batches, Delta(changes, None)] if changes else batches
+        last = self._batch(changes, None)
+        return batches if last.is_empty else [*batches, last]
 
-    def _due(self, change: Change) -> int | None:
+    def _batch(self, changes: list[Change], stable: int | None) -> Delta:
+        mark, self._mark = self._mark, None
+        return Delta(changes, stable, mark)
+
+    def _due(self) -> int | None:
         """Return the stable point that the rule makes behind a change, if any."""
         rule = self._rule
         if rule is None:
             return None
-        self._latest = max(self._latest, change.vs)
         self._since_stable += 1
         stable = max(NEG_INF, self._latest - rule.delay)
         if self._since_stable < rule.events or stable <= self.live.stable:

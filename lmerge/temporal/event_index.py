@@ -11,6 +11,7 @@ from typing import Any
 
 from sortedcontainers import SortedList
 
+from lmerge.core.elements import INF
 from lmerge.temporal.changes import Change, Lifetime
 from lmerge.temporal.values import OrderKey
 
@@ -51,6 +52,12 @@ class EventIndex:
     def last_end(self) -> int | None:
         """The largest end, or None without events."""
         return self._entries[-1][0] if self._entries else None
+
+    @property
+    def last_finite_end(self) -> int | None:
+        """The largest end that is not +inf, or None without one."""
+        index = self._entries.bisect_left((INF,)) - 1
+        return self._entries[index][0] if index >= 0 else None
 
     def drop_ended(self, until: int) -> int:
         """Drop the events that end at or before ``until``; return how many."""

@@ -40,8 +40,12 @@ class OperatorGraph:
         streams = [*deltas]
         for operator, reads in self.steps:
             read = [streams[place] for place in reads]
-            is_idle = all(delta.is_empty for delta in read)
-            streams.append(NOTHING_CHANGES if is_idle else operator.step(read))
+            if all(delta.is_empty for delta in read):
+                streams.append(NOTHING_CHANGES)
+                continue
+            marks = [delta.mark for delta in read if delta.mark is not None]
+            found = operator.step(read)
+            streams.append(found._replace(mark=operator.mark_of(max(marks))) if marks else found)
         return [streams[place] for place in self.outputs]
 
     def fast_forward(self, output: int, t: int) -> list[int]:

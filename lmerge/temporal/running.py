@@ -123,7 +123,7 @@ class ElementWriter:
         """Return the elements of batches in their order."""
         builder = BatchBuilder()
         rows, payload = builder.rows, self._forms.payload
-        for changes, stable in deltas:
+        for changes, stable, _ in deltas:
             for row, vs, old, new in changes:
                 if old == vs:
                     rows.append((INSERT, vs, new, 0, payload(row)))

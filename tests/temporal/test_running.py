@@ -72,7 +72,7 @@ def test_rows_become_values_and_the_payload_of_the_wire() -> None:
 @pytest.mark.parametrize("form", list(Form))
 def test_history_and_steps_have_one_table_in_every_form(form: Form) -> None:
     for seed in range(60):
-        stream = random_stream(random.Random(seed), 25, rows=ROWS, open_part=0)
+        stream = random_stream(random.Random(seed), 25, rows=ROWS)
         run, table = QueryRun({"n": counted(form).node}), ResultTable()
         steps = [step for item in stream for step in run.take("numbers", [item])] + run.end()
         for step in steps:

@@ -16,7 +16,15 @@ from lmerge.temporal.changes import Change, Delta, Lifetime
 from lmerge.temporal.operators.operator import PlanOperator
 from lmerge.temporal.values import Values
 from lmerge.temporal.windows.group import WindowRules
-from lmerge.temporal.windows.kinds import CountedEnd, CountWindows, Hopping, Sessions, Snapshots, WindowKind, WindowDescriptor
+from lmerge.temporal.windows.kinds import (
+    CountedEnd,
+    CountWindows,
+    Hopping,
+    Sessions,
+    Snapshots,
+    WindowDescriptor,
+    WindowKind,
+)
 from lmerge.temporal.windows.module import IncrementalModule, ModuleState, WindowModule
 from lmerge.temporal.windows.policies import Clip, Form, Stamp
 from lmerge.temporal.windows.window_operator import WindowOperator

@@ -51,8 +51,9 @@ class WindowDefinition:
     def take(self, delta: Delta) -> Counter[Lifetime]:
         """Take a batch; return the table that must have been emitted, and note the stable point."""
         self.table.apply(delta)
-        times = [self.table.stable, *(t for one in delta.changes for t in (one.vs, one.old, one.new))]
-        self.last_finite = max([self.last_finite, *(t for t in times if t < INF)])
+        if self.table.stable < INF:
+            self.last_finite = max(self.last_finite, self.table.stable)
+        self.last_finite = max([self.last_finite, *(one.vs for one in delta.changes)])
         self.mark = max([self.mark, self.table.stable, *(one.vs for one in delta.changes)])
         windows = self._windows()
         emitted: Counter[Lifetime] = Counter()
@@ -74,7 +75,9 @@ class WindowDefinition:
         groups: dict[Values, list[Lifetime]] = {}
         for event in self.table.events.elements():
             groups.setdefault(self.key_of(event.row), []).append(event)
-        begun = self.last_finite if self.mark == INF else self.mark
+        begun = self.mark
+        if self.mark == INF:
+            begun = max([self.last_finite, *(event.ve for event in self.table.events if event.ve < INF)])
         return [
             DefinedWindow(key, span, members(self.rules.kind, events, span))
             for key, events in groups.items()

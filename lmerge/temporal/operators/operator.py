@@ -45,6 +45,10 @@ class PlanOperator(ABC):
         Inputs are legal streams: they have been checked where they entered the plan.
         """
 
+    def mark_of(self, mark: int) -> int:
+        """Return the watermark of the output at one of the inputs."""
+        return mark
+
     def fast_forward(self, t: int) -> list[int]:
         """Learn that the consumer needs no event that ends before ``t``; return the same for each input.
 

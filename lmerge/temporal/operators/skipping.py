@@ -64,7 +64,7 @@ class SkippedEvents:
         changes = delta.changes
         if self.until > NEG_INF:
             changes = [one for change in changes if (one := self._passed(change)) is not None]
-        return Delta(changes, None if delta.stable is None else self._move_stable(delta.stable))
+        return Delta(changes, None if delta.stable is None else self._move_stable(delta.stable), delta.mark)
 
     def state(self) -> dict[str, Any]:
         """Return what is left out, as plain values."""

@@ -83,6 +83,12 @@ class SpanOperator(SkippingOperator):
             needed = part.needed(needed) if needed > NEG_INF else needed
         return [needed]
 
+    def mark_of(self, mark: int) -> int:
+        """Return the watermark of the output: as much later as the stable point."""
+        for part in self._alterations:
+            mark = part.stable(mark)
+        return mark
+
     def _altered(self, vs: int, ve: int) -> tuple[int, int]:
         for part in self._alterations:
             if ve > vs:

@@ -112,6 +112,11 @@ class WindowGroup(ABC):
         return False
 
     @property
+    def last_finite_end(self) -> int | None:
+        """The last end of a live event that has one."""
+        return self.events.last_finite_end
+
+    @property
     def live(self) -> int:
         """The number of events that are kept."""
         return len(self.events)

@@ -63,7 +63,8 @@ class WindowOperator(SkippingOperator):
         # Groups of this step, with the earliest time that a change of it has moved.
         self._touched: dict[Values, int] = {}
         self._mark = self._input_stable = self._begun_before = NEG_INF
-        # The latest finite time of an event or a stable: where the grid of an event without end stops at the very end.
+        self._is_marked = False  # whether batches bring the stream's watermark
+        # Where the grid of an event without end stops behind the end of all time (D13).
         self._last_finite = NEG_INF
         self._by_mark, self._by_stable = Calendar(), Calendar()
         self._open: SortedList[int] = SortedList()
@@ -78,6 +79,8 @@ class WindowOperator(SkippingOperator):
             self._touch(group, change.sync_time)
             if group.goes_on(self._begun):
                 self._going_on[group.key] = group
+        if self._mark == INF:
+            self._end_grid()
         self._touch_due()
         changes = self._refresh()
         return self._emit_merged(changes, None if delta.stable is None else self._output_stable())
@@ -100,13 +103,13 @@ class WindowOperator(SkippingOperator):
 
     def state(self) -> dict[str, Any]:
         """Return what the operator has to know to go on, as plain values."""
-        times = [self._input_stable, self._mark, self._last_finite]
+        times = [self._input_stable, self._mark, self._last_finite, self._is_marked]
         return super().state() | {"times": times, "groups": [*map(state_of_group, self._groups.values())]}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take a state that ``state`` has returned. The operator is a new one."""
         super().restore(state)
-        self._input_stable, self._mark, self._last_finite = state["times"]
+        self._input_stable, self._mark, self._last_finite, self._is_marked = state["times"]
         for kept in state["groups"]:
             key = row_of_state(kept["key"])
             group = self._groups[key] = GROUPS[type(self._rules.kind)](key, self._rules)
@@ -150,10 +153,18 @@ class WindowOperator(SkippingOperator):
         """Move stable point and watermark, and let windows begin in the events that were there before."""
         before = self._begun_before = self._begun
         stable = self._input_stable if delta.stable is None else max(self._input_stable, delta.stable)
-        times = [stable, *(t for change in delta.changes for t in (change.vs, change.old, change.new))]
-        self._last_finite = max(self._last_finite, *(t for t in times if t < INF), NEG_INF)
-        mark = max((change.vs for change in delta.changes), default=NEG_INF)
-        self._input_stable, self._mark = stable, max(self._mark, stable, mark)
+        mark = delta.mark
+        if mark is not None:
+            self._is_marked = True
+        elif not self._is_marked:
+            mark = max((change.vs for change in delta.changes), default=None)
+        self._mark = max(self._mark, stable, NEG_INF if mark is None else mark)
+        self._last_finite = max(before, *(t for t in (self._input_stable, stable, mark) if t is not None and t < INF))
+        self._input_stable = stable
+        self._begin_windows(before)
+
+    def _begin_windows(self, before: int) -> None:
+        """Let windows begin that start after ``before`` in the events that are there."""
         if self._begun <= before:
             return
         for key, group in list(self._going_on.items()):
@@ -161,6 +172,13 @@ class WindowOperator(SkippingOperator):
             if not group.goes_on(self._begun):
                 del self._going_on[key]
             self._touch(group)
+
+    def _end_grid(self) -> None:
+        """Let windows begin up to the last end of an event: behind the end of all time nothing else stops them."""
+        before = self._last_finite
+        ends = (group.last_finite_end for group in self._groups.values())
+        self._last_finite = max([before, *(end for end in ends if end is not None)])
+        self._begin_windows(before)
 
     def _touch_due(self) -> None:
         """Touch the windows that time alone has moved."""
