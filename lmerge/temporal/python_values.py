@@ -123,6 +123,8 @@ def _bool_of(value: object) -> bool:
 
 
 def _int_of(value: object) -> int:
+    if type(value) is int and NEG_INF <= value <= INF:
+        return value
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise _refused(value, "is not a whole number")
     number = int(value)
@@ -132,6 +134,8 @@ def _int_of(value: object) -> int:
 
 
 def _float_of(value: object, round_digits: int | None) -> float:
+    if type(value) is float and round_digits is None:
+        return canonical_float(value)
     if isinstance(value, bool) or not isinstance(value, Real):
         raise _refused(value, "is not a number")
     try:

@@ -12,7 +12,7 @@ from typing import Final
 
 from lmerge.temporal.expressions.coercion import as_float, coerced
 from lmerge.temporal.expressions.rules import Request, operation
-from lmerge.temporal.expressions.typed import CANONICAL_NAN, Constant, Site, Typed
+from lmerge.temporal.expressions.typed import CANONICAL_NAN, Constant, Site, TypedNode
 from lmerge.temporal.expressions.typing_rules import FLOAT, INT, NUMBERS, check_scale, decimal_type, shown_type
 from lmerge.temporal.python_values import EXACT
 from lmerge.wire.schema import DECIMAL_DIGITS_MAX, Column
@@ -53,11 +53,11 @@ def _numbers(request: Request) -> Column:
     return request.common(request.operands, "operands")
 
 
-def _both(request: Request, column: Column) -> tuple[Typed, ...]:
+def _both(request: Request, column: Column) -> tuple[TypedNode, ...]:
     return tuple(coerced(operand, column) for operand in request.operands)
 
 
-def _add_or_subtract(request: Request, sign: str, exact: Callable[[Decimal, Decimal], Decimal]) -> Typed:
+def _add_or_subtract(request: Request, sign: str, exact: Callable[[Decimal, Decimal], Decimal]) -> TypedNode:
     column = _numbers(request)
     if column.type == "int":
         return request.strict(INT, f"{{0}} {sign} {{1}}", bindings=OVERFLOW, after=IN_64_BITS)
@@ -73,12 +73,12 @@ def _add_or_subtract(request: Request, sign: str, exact: Callable[[Decimal, Deci
 
 
 @operation("add", 2)
-def _add(request: Request) -> Typed:
+def _add(request: Request) -> TypedNode:
     return _add_or_subtract(request, "+", EXACT.add)
 
 
 @operation("subtract", 2)
-def _subtract(request: Request) -> Typed:
+def _subtract(request: Request) -> TypedNode:
     left, right = (operand.column.type for operand in request.operands)
     if left == right and left in ("timestamp", "date"):
         return request.strict(INT, "{0} - {1}", bindings=OVERFLOW, after=IN_64_BITS)
@@ -86,7 +86,7 @@ def _subtract(request: Request) -> Typed:
 
 
 @operation("multiply", 2)
-def _multiply(request: Request) -> Typed:
+def _multiply(request: Request) -> TypedNode:
     column = _numbers(request)
     if column.type == "int":
         return request.strict(INT, "{0} * {1}", bindings=OVERFLOW, after=IN_64_BITS)
@@ -105,11 +105,11 @@ def _multiply(request: Request) -> Typed:
     )
 
 
-def _can_be_zero(divisor: Typed) -> bool:
+def _can_be_zero(divisor: TypedNode) -> bool:
     return not isinstance(divisor.code, Constant) or not divisor.code.value
 
 
-def _quotient(request: Request, result: Column, text: str, **more: object) -> Typed:
+def _quotient(request: Request, result: Column, text: str, **more: object) -> TypedNode:
     """Return a division that gives NULL for a divisor of zero."""
     can_be_zero = _can_be_zero(request.operands[1])
     text = f"None if {{1}} == 0 else {text}" if can_be_zero else text
@@ -117,14 +117,14 @@ def _quotient(request: Request, result: Column, text: str, **more: object) -> Ty
 
 
 @operation("divide", 2)
-def _divide(request: Request) -> Typed:
+def _divide(request: Request) -> TypedNode:
     _numbers(request)
     operands = tuple(as_float(operand) for operand in request.operands)
     return _quotient(request, FLOAT, "{0} / {1} + 0.0", operands=operands, after=CANONICAL_NAN)
 
 
 @operation("floor_divide", 2)
-def _floor_divide(request: Request) -> Typed:
+def _floor_divide(request: Request) -> TypedNode:
     column = _numbers(request)
     if column.type == "int":
         after = "if {t} == 9223372036854775808: {overflow}({site})"  # -2**63 // -1
@@ -139,7 +139,7 @@ def _floor_divide(request: Request) -> Typed:
 
 
 @operation("modulo", 2)
-def _modulo(request: Request) -> Typed:
+def _modulo(request: Request) -> TypedNode:
     column = _numbers(request)
     if column.type == "int":
         return _quotient(request, INT, "{0} % {1}")
@@ -169,7 +169,7 @@ def _decimal_modulo(left: Decimal, right: Decimal, scale: int) -> Decimal:
 
 
 @operation("negate")
-def _negate(request: Request) -> Typed:
+def _negate(request: Request) -> TypedNode:
     column = request.require(0, NUMBERS).column
     if column.type == "int":
         return request.strict(INT, "-{0}", bindings=OVERFLOW, after=IN_64_BITS)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from lmerge.errors import UsageError
 from lmerge.temporal.errors import ModuleViolation, PlanError
@@ -22,11 +22,14 @@ from lmerge.temporal.expressions.properties import columns_read
 from lmerge.temporal.expressions.rules import Request, TypeMismatch
 from lmerge.temporal.expressions.surface import Expression
 from lmerge.temporal.expressions.tree import ColumnReference, LiteralValue, Node, Operation, UserCall, check_size
-from lmerge.temporal.expressions.typed import Constant, EvaluationFailure, FunctionCall, LoadColumn, Typed
+from lmerge.temporal.expressions.typed import Constant, EvaluationFailure, FunctionCall, LoadColumn, TypedNode
 from lmerge.temporal.expressions.typing_rules import fits_without_cast, shown_type, with_null
 from lmerge.temporal.values import Values, show_values
 from lmerge.wire.names import NAME_BYTES, cut_name
 from lmerge.wire.schema import Column, Schema
+
+# What a query writer may look for. An adjust would move an event in or out of such a filter below the stable point.
+_LIFETIME: Final = frozenset(("vs", "ve", "le", "re", "start_time", "end_time"))
 
 ExpressionLike: TypeAlias = Expression | Node
 
@@ -37,14 +40,14 @@ class BoundExpression:
 
     ``column``: the type of its values. The name is that of the column if the expression is a plain column, else the
     expression as text. ``evaluate`` gives the value for a row, ``evaluate_batch`` those for rows: a vectorised function
-    is called once for them. Both raise ModuleViolation.
+    is called once for them. Both raise ModuleViolation. ``code``: the generated function, for people.
     """
 
     node: Node
     column: Column
     evaluate: Callable[[Values], Any]
     evaluate_batch: Callable[[Sequence[Values]], list[Any]]
-    source: Callable[[], str]
+    code: Generated
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,7 @@ class BoundProjection:
     columns: tuple[Column, ...]
     evaluate: Callable[[Values], Values]
     evaluate_batch: Callable[[Sequence[Values]], list[Values]]
-    source: Callable[[], str]
+    code: Generated
 
     @property
     def schema(self) -> Schema:
@@ -73,9 +76,9 @@ def bind(expression: ExpressionLike, schema: Schema, *, operator: str = "") -> B
     """
     node = _node(expression)
     typed = _Binder(schema, operator).bound(node)
-    generated = _generated([typed], schema, operator, is_row=False)
+    code = _generated([typed], operator, is_row=False)
     column = replace(typed.column, name=_name_of(node))
-    return BoundExpression(node, column, *_callables(generated, schema, operator), lambda: generated.source)
+    return BoundExpression(node, column, *_callables(code), code)
 
 
 def bind_all(
@@ -90,12 +93,12 @@ def bind_all(
         names = [_name_of(node) for node in nodes]
     binder = _Binder(schema, operator)
     typed = [binder.bound(node) for node in nodes]
-    generated = _generated(typed, schema, operator, is_row=True)
+    code = _generated(typed, operator, is_row=True)
     columns = tuple(replace(one.column, name=name) for one, name in zip(typed, names, strict=True))
-    return BoundProjection(tuple(nodes), columns, *_callables(generated, schema, operator), lambda: generated.source)
+    return BoundProjection(tuple(nodes), columns, *_callables(code), code)
 
 
-def typed_tree(expression: ExpressionLike, schema: Schema, *, operator: str = "") -> Typed:
+def typed_tree(expression: ExpressionLike, schema: Schema, *, operator: str = "") -> TypedNode:
     """Return an expression as a tree with types, for what asks about its parts. Raises PlanError as ``bind``."""
     return _Binder(schema, operator).bound(_node(expression))
 
@@ -118,7 +121,7 @@ class _Binder:
         self._operator = operator
         self._indexes = {column.name: index for index, column in enumerate(schema.columns)}
 
-    def bound(self, node: Node) -> Typed:
+    def bound(self, node: Node) -> TypedNode:
         """Return a tree with types. Raises PlanError."""
         check_size(node)
         try:
@@ -129,25 +132,26 @@ class _Binder:
             raise self._error(node, mismatch) from None
         return typed
 
-    def _typed(self, node: Node) -> Typed:
+    def _typed(self, node: Node) -> TypedNode:
         if isinstance(node, ColumnReference):
             return self._column(node)
         if isinstance(node, LiteralValue):
             column = Column("", "int", nullable=True) if node.type is None else node.type
-            return Typed(node, with_null(column, node.value is None), (), Constant(node.value))
+            return TypedNode(node, with_null(column, node.value is None), (), Constant(node.value))
         operands = tuple(map(self._typed, node.operands))
         if isinstance(node, UserCall):
             return self._call(node, operands)
         return _operation(node, operands)
 
-    def _column(self, node: ColumnReference) -> Typed:
+    def _column(self, node: ColumnReference) -> TypedNode:
         index = self._indexes.get(node.name)
         if index is None:
             names = ", ".join(self._indexes)
-            raise TypeMismatch(node, f"there is no column {node.name!r:.64}; the columns are {names:.400}")
-        return Typed(node, replace(self._schema.columns[index], name=""), (), LoadColumn(index))
+            hint = "; no expression reads the lifetime of an event" if node.name.lower() in _LIFETIME else ""
+            raise TypeMismatch(node, f"there is no column {node.name!r:.64}; the columns are {names:.400}{hint}")
+        return TypedNode(node, replace(self._schema.columns[index], name=""), (), LoadColumn(index))
 
-    def _call(self, node: UserCall, operands: tuple[Typed, ...]) -> Typed:
+    def _call(self, node: UserCall, operands: tuple[TypedNode, ...]) -> TypedNode:
         function = node.function
         if len(operands) != len(function.arguments):
             raise TypeMismatch(node, f"it takes {len(function.arguments)} arguments, not {len(operands)}")
@@ -165,7 +169,7 @@ class _Binder:
             taken.append(coerced(operand, with_null(replace(declared, name=""), False)))
         is_skipped = function.nulls == "skip" and any(operand.nullable for operand in taken)
         result = with_null(replace(function.result, name=""), function.result.nullable or is_skipped)
-        return Typed(node, result, tuple(taken), FunctionCall(function))
+        return TypedNode(node, result, tuple(taken), FunctionCall(function))
 
     def _error(self, node: Node, mismatch: TypeMismatch) -> PlanError:
         whole, part = shown(node), shown(mismatch.node)
@@ -176,7 +180,7 @@ class _Binder:
         return PlanError(f"{_prefix(self._operator)}{where}: {mismatch.problem}{columns:.800}")
 
 
-def _operation(node: Operation, operands: tuple[Typed, ...]) -> Typed:
+def _operation(node: Operation, operands: tuple[TypedNode, ...]) -> TypedNode:
     rule = ALL_RULES.get(node.name)
     if rule is None:
         raise TypeMismatch(node, f"there is no operation {node.name!r:.64}")
@@ -194,7 +198,7 @@ def _prefix(operator: str) -> str:
     return f"operator {operator!r:.100}: " if operator else ""
 
 
-def _generated(trees: list[Typed], schema: Schema, operator: str, *, is_row: bool) -> Generated:
+def _generated(trees: list[TypedNode], operator: str, *, is_row: bool) -> Generated:
     def violation(failure: EvaluationFailure, row: Values) -> ModuleViolation:
         return ModuleViolation(
             f"{_prefix(operator)}{failure.expression:.400}: {failure.problem:.800}, in row {show_values(row, 200)}"
@@ -203,10 +207,8 @@ def _generated(trees: list[Typed], schema: Schema, operator: str, *, is_row: boo
     return generate(trees, is_row, violation)
 
 
-def _callables(
-    generated: Generated, schema: Schema, operator: str
-) -> tuple[Callable[[Values], Any], Callable[[Sequence[Values]], list[Any]]]:
-    function = generated.function
-    if not generated.is_vectorised:
-        return function, lambda rows: list(map(function, rows))
-    return (lambda row: evaluate_together(generated, [row])[0]), (lambda rows: evaluate_together(generated, rows))
+def _callables(code: Generated) -> tuple[Callable[[Values], Any], Callable[[Sequence[Values]], list[Any]]]:
+    function = code.function
+    if code.is_vectorised:
+        return (lambda row: evaluate_together(code, [row])[0]), (lambda rows: evaluate_together(code, rows))
+    return function, lambda rows: list(map(function, rows))

@@ -6,12 +6,12 @@ from lmerge.temporal.errors import PlanError
 from lmerge.temporal.expressions.coercion import cast_to, coerced, is_untyped_null
 from lmerge.temporal.expressions.conversions import CONVERSIONS
 from lmerge.temporal.expressions.rules import Request, operation
-from lmerge.temporal.expressions.typed import Typed
+from lmerge.temporal.expressions.typed import TypedNode
 from lmerge.temporal.expressions.typing_rules import shown_type, type_of, with_null
 
 
 @operation("cast", parameters=("type", "strict"), keeps_types_open=True)
-def _cast(request: Request) -> Typed:
+def _cast(request: Request) -> TypedNode:
     (operand,) = request.operands
     try:
         target = type_of(request.text("type"))
@@ -28,4 +28,4 @@ def _cast(request: Request) -> Typed:
     if (source.type, target.type) not in CONVERSIONS:
         raise request.refusal(f"there is no cast from {shown_type(source)} to {shown_type(target)}")
     typed = cast_to(operand, target, is_strict=is_strict)
-    return Typed(request.node, typed.column, typed.operands, typed.code)
+    return TypedNode(request.node, typed.column, typed.operands, typed.code)

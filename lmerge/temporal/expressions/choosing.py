@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from lmerge.temporal.expressions.coercion import coerced, is_untyped_null
 from lmerge.temporal.expressions.rules import Request, operation
-from lmerge.temporal.expressions.typed import Choice, FirstPresent, Junction, Typed
+from lmerge.temporal.expressions.typed import FirstPresent, FirstTrue, Junction, TypedNode
 from lmerge.temporal.expressions.typing_rules import BOOL, shown_type, with_null
 
 
 def _junction(name: str, *, is_all: bool) -> None:
     @operation(name, 1, None)
-    def junction(request: Request) -> Typed:
+    def junction(request: Request) -> TypedNode:
         for operand in request.operands:
             if operand.column.type != "bool":
                 raise request.refusal(f"it takes bool, not {shown_type(operand.column)}; compare it with something")
@@ -27,18 +27,18 @@ _junction("or", is_all=False)
 
 
 @operation("not")
-def _not(request: Request) -> Typed:
+def _not(request: Request) -> TypedNode:
     request.require(0, ("bool",))
     return request.strict(BOOL, "not {0}")
 
 
 @operation("is_null")
-def _is_null(request: Request) -> Typed:
+def _is_null(request: Request) -> TypedNode:
     return request.lenient(BOOL, "{0} is None")
 
 
 @operation("coalesce", 1, None, keeps_types_open=True)
-def _coalesce(request: Request) -> Typed:
+def _coalesce(request: Request) -> TypedNode:
     column = request.common(request.operands, "operands")
     nullable = all(operand.nullable for operand in request.operands)
     operands = tuple(coerced(operand, column) for operand in request.operands)
@@ -46,7 +46,7 @@ def _coalesce(request: Request) -> Typed:
 
 
 @operation("case", 3, None, keeps_types_open=True)
-def _case(request: Request) -> Typed:
+def _case(request: Request) -> TypedNode:
     operands = request.operands
     if len(operands) % 2 == 0:
         raise request.refusal("it has a condition and a value for each branch, and a value for the rest")
@@ -57,4 +57,4 @@ def _case(request: Request) -> Typed:
     column = request.common(values, "the values of its branches")
     chosen = [coerced(value, column) for value in values]
     parts = [part for pair in zip(conditions, chosen, strict=False) for part in pair]
-    return request.of_code(column, Choice(), (*parts, chosen[-1]))
+    return request.of_code(column, FirstTrue(), (*parts, chosen[-1]))

@@ -11,20 +11,20 @@ from typing import Any
 
 from lmerge.temporal.expressions.conversions import CONVERSIONS, Conversion
 from lmerge.temporal.expressions.tree import LiteralValue
-from lmerge.temporal.expressions.typed import Constant, Site, Strict, Typed
+from lmerge.temporal.expressions.typed import Constant, Site, Strict, TypedNode
 from lmerge.temporal.expressions.typing_rules import FLOAT, decimal_type, with_null
 from lmerge.wire.schema import Column
 
 
-def is_untyped_null(operand: Typed) -> bool:
+def is_untyped_null(operand: TypedNode) -> bool:
     """Return whether an operand is a NULL whose type its place decides."""
     return isinstance(operand.node, LiteralValue) and operand.node.type is None
 
 
-def coerced(operand: Typed, target: Column) -> Typed:
+def coerced(operand: TypedNode, target: Column) -> TypedNode:
     """Return an operand as a value of the common type ``target``; the nullability stays the operand's."""
     if is_untyped_null(operand):
-        return Typed(operand.node, with_null(target, True), (), Constant(None))
+        return TypedNode(operand.node, with_null(target, True), (), Constant(None))
     source, result = operand.column, with_null(target, operand.nullable)
     if target.type == "float" and source.type == "int":
         return as_float(operand)
@@ -33,7 +33,7 @@ def coerced(operand: Typed, target: Column) -> Typed:
     return operand if source == result else replace(operand, column=result)
 
 
-def as_float(operand: Typed) -> Typed:
+def as_float(operand: TypedNode) -> TypedNode:
     """Return a number as the nearest float."""
     source = operand.column.type
     if source == "float":
@@ -41,11 +41,11 @@ def as_float(operand: Typed) -> Typed:
     column = with_null(FLOAT, operand.nullable)
     if isinstance(operand.code, Constant):
         value = operand.code.value
-        return Typed(operand.node, column, (), Constant(None if value is None else float(value)))
-    return Typed(operand.node, column, (operand,), Strict("float({0})"))
+        return TypedNode(operand.node, column, (), Constant(None if value is None else float(value)))
+    return TypedNode(operand.node, column, (operand,), Strict("float({0})"))
 
 
-def cast_to(operand: Typed, target: Column, *, is_strict: bool) -> Typed:
+def cast_to(operand: TypedNode, target: Column, *, is_strict: bool) -> TypedNode:
     """Return an operand as another type. A value that it does not have is an error, or NULL if not ``is_strict``."""
     convert = CONVERSIONS[operand.column.type, target.type]
     column = with_null(target, operand.nullable or not is_strict)
@@ -53,12 +53,12 @@ def cast_to(operand: Typed, target: Column, *, is_strict: bool) -> Typed:
     if isinstance(operand.code, Constant):
         value = operand.code.value
         try:
-            return Typed(operand.node, column, (), Constant(None if value is None else convert(value, plain)))
+            return TypedNode(operand.node, column, (), Constant(None if value is None else convert(value, plain)))
         except ValueError:
             pass  # an error of the row, if a row needs it
     bindings = (("run", _convert if is_strict else _convert_or_null), ("convert", convert), ("target", plain))
     code = Strict("{run}({0}, {convert}, {target}, {site})", bindings, can_be_null=not is_strict)
-    return Typed(operand.node, column, (operand,), code)
+    return TypedNode(operand.node, column, (operand,), code)
 
 
 def _convert(value: Any, convert: Conversion, target: Column, site: Site) -> Any:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from lmerge.temporal.expressions.coercion import coerced
 from lmerge.temporal.expressions.rules import Request, operation
 from lmerge.temporal.expressions.tree import Node, Operation
-from lmerge.temporal.expressions.typed import Constant, Junction, Typed
+from lmerge.temporal.expressions.typed import Constant, Junction, TypedNode
 from lmerge.temporal.expressions.typing_rules import BOOL, NESTED, shown_type, with_null
 
 SYMBOLS: Final = {
@@ -40,11 +40,11 @@ _RIGHT_CAN_BE_NAN: Final = {"less": "not {0} >= {1}", "less_equal": "not {0} > {
 
 def _comparison(name: str) -> None:
     @operation(name, 2)
-    def compare(request: Request) -> Typed:
+    def compare(request: Request) -> TypedNode:
         return compared(request, name, *request.operands)
 
 
-def compared(request: Request, name: str, left: Typed, right: Typed) -> Typed:
+def compared(request: Request, name: str, left: TypedNode, right: TypedNode) -> TypedNode:
     """Return the comparison of two values of one type, or with a common type."""
     column = request.common((left, right), "what it compares")
     if column.type in NESTED and name not in ("equal", "not_equal"):
@@ -61,7 +61,7 @@ def compared(request: Request, name: str, left: Typed, right: Typed) -> Typed:
     return request.strict(BOOL, text, operands=(left, right))
 
 
-def _is_no_nan(operand: Typed) -> bool:
+def _is_no_nan(operand: TypedNode) -> bool:
     return isinstance(operand.code, Constant) and operand.code.value == operand.code.value
 
 
@@ -70,7 +70,7 @@ for _name in SYMBOLS:
 
 
 @operation("between", 3)
-def _between(request: Request) -> Typed:
+def _between(request: Request) -> TypedNode:
     value, low, high = request.operands
     at_least = compared(_part(request, "greater_equal", value, low), "greater_equal", value, low)
     at_most = compared(_part(request, "less_equal", value, high), "less_equal", value, high)
@@ -78,14 +78,14 @@ def _between(request: Request) -> Typed:
     return request.of_code(column, Junction(is_all=True), (at_least, at_most))
 
 
-def _part(request: Request, name: str, left: Typed, right: Typed) -> Request:
+def _part(request: Request, name: str, left: TypedNode, right: TypedNode) -> Request:
     """Return the request of a comparison that is part of another operation, for messages."""
     nodes: tuple[Node, ...] = (left.node, right.node)
     return Request(Operation(name, nodes), (left, right))
 
 
 @operation("is_in", 1, None)
-def _is_in(request: Request) -> Typed:
+def _is_in(request: Request) -> TypedNode:
     value, *others = request.operands
     if not others:
         return request.strict(BOOL, "False", operands=(value,))
@@ -101,7 +101,7 @@ def _is_in(request: Request) -> Typed:
 
 def _extreme(name: str, choose: Callable[..., Any], choose_float: Callable[..., Any]) -> None:
     @operation(name, 1, None, keeps_types_open=True)
-    def extreme(request: Request) -> Typed:
+    def extreme(request: Request) -> TypedNode:
         column = request.common(request.operands, "operands")
         if column.type in NESTED:
             raise request.refusal(f"{shown_type(column)} has no order")

@@ -36,17 +36,17 @@ from typing import Any, Final, TypeAlias
 from lmerge.temporal.errors import PlanError
 from lmerge.temporal.expressions.calling import caller_of
 from lmerge.temporal.expressions.typed import (
-    Choice,
     Constant,
     EvaluationFailure,
     FirstPresent,
+    FirstTrue,
     FunctionCall,
     Junction,
     Lenient,
     LoadColumn,
     Site,
     Strict,
-    Typed,
+    TypedNode,
 )
 
 Key: TypeAlias = tuple[Any, ...]
@@ -61,18 +61,18 @@ UNSET: Final = _Unset()
 
 
 @dataclass(slots=True)
-class Block:
+class CodeBlock:
     """Statements: lines of Python, and ifs with two blocks."""
 
-    statements: list[str | tuple[str, Block, Block]] = field(default_factory=list)
+    statements: list[str | tuple[str, CodeBlock, CodeBlock]] = field(default_factory=list)
 
     def line(self, text: str) -> None:
         """Append a statement."""
         self.statements.append(text)
 
-    def choice(self, condition: str) -> tuple[Block, Block]:
+    def choice(self, condition: str) -> tuple[CodeBlock, CodeBlock]:
         """Append an if; return its two blocks."""
-        blocks = Block(), Block()
+        blocks = CodeBlock(), CodeBlock()
         self.statements.append((condition, *blocks))
         return blocks
 
@@ -81,7 +81,7 @@ class Block:
         return [statement for one in self.statements for statement in _syntax(one)]
 
 
-def _syntax(statement: str | tuple[str, Block, Block]) -> list[ast.stmt]:
+def _syntax(statement: str | tuple[str, CodeBlock, CodeBlock]) -> list[ast.stmt]:
     if isinstance(statement, str):
         return ast.parse(statement).body
     condition, then, otherwise = statement
@@ -98,12 +98,12 @@ class Generator:
         self.is_vectorised = False
         self._shared = shared
         self._numbers: dict[Key, int] = {}
-        self._of_object: dict[int, int] = {}  # id of a Typed, which lives as long as the tree
+        self._of_object: dict[int, int] = {}  # id of a TypedNode, which lives as long as the tree
         self._scopes: list[set[int]] = [set()]
         self._names: dict[tuple[type, int], str] = {}
         self._kept: list[Any] = []
 
-    def number(self, typed: Typed) -> int:
+    def number(self, typed: TypedNode) -> int:
         """Return the number that equal nodes share."""
         found = self._of_object.get(id(typed))
         if found is None:
@@ -112,7 +112,7 @@ class Generator:
             found = self._of_object[id(typed)] = self._numbers.setdefault(key, len(self._numbers))
         return found
 
-    def value(self, typed: Typed, block: Block) -> str:
+    def value(self, typed: TypedNode, block: CodeBlock) -> str:
         """Return the name of a node's value, behind the statements that compute it."""
         code = typed.code
         if isinstance(code, Constant):
@@ -155,7 +155,7 @@ class Generator:
         yield
         del self._scopes[depth:]
 
-    def _define(self, typed: Typed, name: str, block: Block) -> None:
+    def _define(self, typed: TypedNode, name: str, block: CodeBlock) -> None:
         code = typed.code
         if isinstance(code, Strict):
             self._strict(typed, code, name, block)
@@ -163,7 +163,7 @@ class Generator:
             block.line(f"{name} = {self._filled(typed, code, self._operands(typed, block))}")
         elif isinstance(code, Junction):
             self._junction(typed, code, name, block)
-        elif isinstance(code, Choice):
+        elif isinstance(code, FirstTrue):
             self._choice(typed.operands, name, block)
         elif isinstance(code, FirstPresent):
             self._first_present(typed.operands, name, block)
@@ -171,17 +171,19 @@ class Generator:
             assert isinstance(code, FunctionCall)
             self._call(typed, code, name, block)
 
-    def _operands(self, typed: Typed, block: Block) -> list[str]:
+    def _operands(self, typed: TypedNode, block: CodeBlock) -> list[str]:
         return [self.value(operand, block) for operand in typed.operands]
 
-    def _filled(self, typed: Typed, code: Strict | Lenient, operands: Sequence[str], text: str | None = None) -> str:
+    def _filled(
+        self, typed: TypedNode, code: Strict | Lenient, operands: Sequence[str], text: str | None = None
+    ) -> str:
         text = code.text if text is None else text
         names = {name: self.bound(value) for name, value in code.bindings if f"{{{name}}}" in text}
         if "{site}" in text:
             names["site"] = self.bound(Site(typed.node))
         return text.replace("{t}", "{{t}}").format(*operands, **names)
 
-    def _strict(self, typed: Typed, code: Strict, name: str, block: Block) -> None:
+    def _strict(self, typed: TypedNode, code: Strict, name: str, block: CodeBlock) -> None:
         operands = self._operands(typed, block)
         missing = dict.fromkeys(
             f"{value} is None" for value, operand in zip(operands, typed.operands, strict=True) if operand.nullable
@@ -198,7 +200,7 @@ class Generator:
         inner.line(f"{name} = {text}")
         inner.line(self._filled(typed, code, operands, code.after).replace("{t}", name))
 
-    def _junction(self, typed: Typed, code: Junction, name: str, block: Block) -> None:
+    def _junction(self, typed: TypedNode, code: Junction, name: str, block: CodeBlock) -> None:
         """Emit and, or: the result is settled by false, true. A value that settles nothing leaves it as it is."""
         settled, neutral = ("False", "True") if code.is_all else ("True", "False")
         first, *others = typed.operands
@@ -210,7 +212,7 @@ class Generator:
                 self._join(operand, name, neutral, nullable, then)
             nullable = nullable or operand.nullable
 
-    def _join(self, operand: Typed, name: str, neutral: str, nullable: bool, block: Block) -> None:
+    def _join(self, operand: TypedNode, name: str, neutral: str, nullable: bool, block: CodeBlock) -> None:
         value = self.value(operand, block)
         if nullable:  # the result can be NULL, and stays NULL if the value is neutral
             then, _ = block.choice(f"{value} is not {neutral}")
@@ -218,7 +220,7 @@ class Generator:
         else:
             block.line(f"{name} = {value}")
 
-    def _choice(self, operands: Sequence[Typed], name: str, block: Block) -> None:
+    def _choice(self, operands: Sequence[TypedNode], name: str, block: CodeBlock) -> None:
         with self._conditional():
             for condition, value in zip(operands[:-1:2], operands[1::2], strict=False):
                 then, otherwise = block.choice(self.value(condition, block))
@@ -228,7 +230,7 @@ class Generator:
                 self._scopes.append(set())
             block.line(f"{name} = {self.value(operands[-1], block)}")
 
-    def _first_present(self, operands: Sequence[Typed], name: str, block: Block) -> None:
+    def _first_present(self, operands: Sequence[TypedNode], name: str, block: CodeBlock) -> None:
         first, *others = operands
         block.line(f"{name} = {self.value(first, block)}")
         for operand in others:
@@ -236,7 +238,7 @@ class Generator:
             with self._conditional():
                 then.line(f"{name} = {self.value(operand, then)}")
 
-    def _call(self, typed: Typed, code: FunctionCall, name: str, block: Block) -> None:
+    def _call(self, typed: TypedNode, code: FunctionCall, name: str, block: CodeBlock) -> None:
         operands = self._operands(typed, block)
         function, types = code.function, tuple(operand.column for operand in typed.operands)
         missing = dict.fromkeys(
@@ -270,7 +272,7 @@ class Generated:
         return ast.unparse(self.syntax)
 
 
-def generate(trees: Sequence[Typed], is_row: bool, violation: Violation) -> Generated:
+def generate(trees: Sequence[TypedNode], is_row: bool, violation: Violation) -> Generated:
     """Return the function that gives the values of all trees as a tuple, or with ``is_row`` False of the only one.
 
     ``violation`` makes the error of a failure in a row. Raises PlanError if the code is too deeply nested.
@@ -281,10 +283,10 @@ def generate(trees: Sequence[Typed], is_row: bool, violation: Violation) -> Gene
         raise PlanError("an expression has too many branches inside each other") from None
 
 
-def _generate(trees: Sequence[Typed], is_row: bool, violation: Violation) -> Generated:
+def _generate(trees: Sequence[TypedNode], is_row: bool, violation: Violation) -> Generated:
     shared: frozenset[int] = frozenset()
     while True:
-        generator, block = Generator(shared), Block()
+        generator, block = Generator(shared), CodeBlock()
         values = [generator.value(tree, block) for tree in trees]
         repeated = {number for number, places in generator.definitions.items() if places > 1} - shared
         if not repeated:
@@ -306,7 +308,9 @@ def make({names}):
 """
 
 
-def _compiled(generator: Generator, before: list[str], block: Block, returned: str, violation: Violation) -> Generated:
+def _compiled(
+    generator: Generator, before: list[str], block: CodeBlock, returned: str, violation: Violation
+) -> Generated:
     bindings = {**generator.bindings, "Failure": EvaluationFailure, "violation": violation}
     module = ast.parse(_FRAME.format(names=", ".join(bindings)))
     (make,) = module.body
@@ -315,7 +319,7 @@ def _compiled(generator: Generator, before: list[str], block: Block, returned: s
     assert isinstance(evaluate, ast.FunctionDef)
     attempt = evaluate.body[0]
     assert isinstance(attempt, ast.Try)
-    attempt.body = [*Block([*before]).syntax(), *block.syntax(), *ast.parse(f"x = {returned}").body]
+    attempt.body = [*CodeBlock([*before]).syntax(), *block.syntax(), *ast.parse(f"x = {returned}").body]
     end = attempt.body[-1]
     assert isinstance(end, ast.Assign)
     attempt.body[-1] = ast.Return(end.value)

@@ -11,7 +11,7 @@ from typing import Final
 
 from lmerge.temporal.expressions.binding import ExpressionLike, typed_tree
 from lmerge.temporal.expressions.tree import ColumnReference, Operation, UserCall
-from lmerge.temporal.expressions.typed import Constant, Typed
+from lmerge.temporal.expressions.typed import Constant, TypedNode
 from lmerge.wire.schema import Schema
 
 # Different values of the first type are different values of the second.
@@ -44,7 +44,7 @@ def is_injective(expressions: Iterable[ExpressionLike], schema: Schema, columns:
     return kept_columns(expressions, schema).issuperset(schema.names if columns is None else columns)
 
 
-def _kept(typed: Typed) -> frozenset[str]:
+def _kept(typed: TypedNode) -> frozenset[str]:
     """Return the columns that follow from the value of one expression."""
     node = typed.node
     if typed.operands and typed.operands[0].node is node:  # a conversion that is not written
@@ -56,7 +56,7 @@ def _kept(typed: Typed) -> frozenset[str]:
     return _kept_below(typed) if isinstance(node, Operation) and _keeps(node, typed) else _NOTHING
 
 
-def _is_injective_call(node: UserCall, typed: Typed) -> bool:
+def _is_injective_call(node: UserCall, typed: TypedNode) -> bool:
     """Return whether a call gives different values for different arguments, also if NULL is one of them."""
     function = node.function
     if not (function.injective and function.deterministic):
@@ -64,12 +64,12 @@ def _is_injective_call(node: UserCall, typed: Typed) -> bool:
     return function.nulls == "pass" or not any(operand.nullable for operand in typed.operands)
 
 
-def _kept_below(typed: Typed) -> frozenset[str]:
+def _kept_below(typed: TypedNode) -> frozenset[str]:
     """Return the columns of the operands that are no constants: of all of a function's, or of the only one."""
     return frozenset().union(*(_kept(operand) for operand in typed.operands if not operand.is_constant))
 
 
-def _keeps(node: Operation, typed: Typed) -> bool:
+def _keeps(node: Operation, typed: TypedNode) -> bool:
     """Return whether an operation with at most one operand that is no constant gives different values for it."""
     open_operands = [operand for operand in typed.operands if not operand.is_constant]
     if len(open_operands) != 1:

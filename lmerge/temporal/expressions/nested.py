@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lmerge.temporal.expressions.rules import Request, operation
-from lmerge.temporal.expressions.typed import Typed
+from lmerge.temporal.expressions.typed import TypedNode
 
 
 @operation("field", parameters=("name",))
-def _field(request: Request) -> Typed:
+def _field(request: Request) -> TypedNode:
     struct = request.require(0, ("struct",)).column
     name = request.text("name")
     for index, child in enumerate(struct.children):
@@ -21,7 +21,7 @@ def _field(request: Request) -> Typed:
 
 
 @operation("element", 2)
-def _element(request: Request) -> Typed:
+def _element(request: Request) -> TypedNode:
     (child,) = request.require(0, ("list",)).column.children
     request.require(1, ("int",))
     text = "{0}[{1}] if -len({0}) <= {1} < len({0}) else None"

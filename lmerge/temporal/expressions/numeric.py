@@ -13,7 +13,7 @@ from typing import Final
 from lmerge.temporal.expressions.arithmetic import IN_38_DIGITS, IN_64_BITS, OVERFLOW, digits_bindings
 from lmerge.temporal.expressions.coercion import as_float
 from lmerge.temporal.expressions.rules import Request, operation
-from lmerge.temporal.expressions.typed import CANONICAL_NAN, Typed
+from lmerge.temporal.expressions.typed import CANONICAL_NAN, TypedNode
 from lmerge.temporal.expressions.typing_rules import FLOAT, INT, NUMBERS, decimal_type
 from lmerge.temporal.python_values import EXACT
 from lmerge.temporal.values import NAN
@@ -23,7 +23,7 @@ ROUND_DIGITS_MAX: Final = 38
 
 
 @operation("abs")
-def _abs(request: Request) -> Typed:
+def _abs(request: Request) -> TypedNode:
     column = request.require(0, NUMBERS).column
     if column.type == "int":
         return request.strict(INT, "abs({0})", bindings=OVERFLOW, after=IN_64_BITS)
@@ -33,7 +33,7 @@ def _abs(request: Request) -> Typed:
 
 
 @operation("sign")
-def _sign(request: Request) -> Typed:
+def _sign(request: Request) -> TypedNode:
     column = request.require(0, NUMBERS).column
     if column.type == "int":
         return request.strict(INT, "({0} > 0) - ({0} < 0)")
@@ -51,7 +51,7 @@ def _to_whole(name: str, of_float: Callable[[float], int], rounding: str) -> Non
         return rounded or _ZERO
 
     @operation(name)
-    def to_whole(request: Request) -> Typed:
+    def to_whole(request: Request) -> TypedNode:
         column = request.require(0, NUMBERS).column
         if column.type == "int":
             return request.strict(INT, "{0}")
@@ -67,7 +67,7 @@ _to_whole("ceil", math.ceil, ROUND_CEILING)
 
 
 @operation("round", parameters=("digits",))
-def _round(request: Request) -> Typed:
+def _round(request: Request) -> TypedNode:
     column = request.require(0, NUMBERS).column
     digits = request.number("digits")
     if abs(digits) > ROUND_DIGITS_MAX:
@@ -101,7 +101,7 @@ def _round_decimal(value: Decimal, digits: int, scale: int) -> Decimal:
 
 def _of_float(name: str, function: Callable[[float], float]) -> None:
     @operation(name)
-    def of_float(request: Request) -> Typed:
+    def of_float(request: Request) -> TypedNode:
         operand = as_float(request.require(0, NUMBERS))
         return request.strict(FLOAT, "{function}({0})", operands=(operand,), bindings=(("function", function),))
 
@@ -129,7 +129,7 @@ _of_float("ln", _ln)
 
 
 @operation("power", 2)
-def _power(request: Request) -> Typed:
+def _power(request: Request) -> TypedNode:
     operands = (as_float(request.require(0, NUMBERS)), as_float(request.require(1, NUMBERS)))
     return request.strict(
         FLOAT, "{power}({0}, {1}) + 0.0", operands=operands, bindings=(("power", _power_of),), after=CANONICAL_NAN

@@ -10,7 +10,7 @@ from keyword import iskeyword
 from typing import Any, Final
 
 from lmerge.temporal.expressions.literals import plain_literal
-from lmerge.temporal.expressions.tree import ColumnReference, LiteralValue, Node, Operation, UserCall
+from lmerge.temporal.expressions.tree import BLANKS, ColumnReference, LiteralValue, Node, Operation, UserCall
 
 # How tightly Python binds: comparisons less than | and &, those less than arithmetic.
 _COMPARISON, _OR, _AND, _SUM, _PRODUCT, _UNARY, _ATOM = range(7)
@@ -33,7 +33,6 @@ _BINARY: Final = {
 }
 _PREFIXES: Final = {"negate": "-", "not": "~"}
 _FUNCTIONS: Final = frozenset(("coalesce", "concat", "least", "greatest"))
-_BLANKS: Final = " \t\n\r\v\f"  # what trim() removes without being asked
 
 
 def shown(node: Node) -> str:
@@ -94,7 +93,7 @@ def _method(node: Operation) -> str:
     if node.name == "is_in":
         arguments = [f"[{', '.join(arguments)}]"]
     for name, value in node.parameters:
-        if (node.name, name, value) == ("cast", "strict", True) or (name, value) == ("characters", _BLANKS):
+        if (node.name, name, value) == ("cast", "strict", True) or (name, value) == ("characters", BLANKS):
             continue
         arguments.append(f"{name}={value!r}" if name == "strict" else repr(value))
     return f"{receiver}.{node.name}({', '.join(arguments)})"

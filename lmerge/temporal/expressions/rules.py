@@ -1,7 +1,7 @@
 """The registry of operations: for each name how many operands it takes, and the rule that gives it a type and code.
 
-A rule is a function of a ``Request`` that returns a ``Typed`` node, or raises the request's ``refusal``. The modules
-beside this one register rules by family; ``all_rules`` has them all.
+A rule is a function of a ``Request`` that returns a ``TypedNode``, or raises the request's ``refusal``. The modules
+beside this one register rules by family; ``families`` has them all.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from lmerge.temporal.expressions.coercion import is_untyped_null
 from lmerge.temporal.expressions.tree import Node, Operation, Parameter
-from lmerge.temporal.expressions.typed import CANONICAL_NAN, Code, Lenient, Strict, Typed
+from lmerge.temporal.expressions.typed import CANONICAL_NAN, Code, Lenient, Strict, TypedNode
 from lmerge.temporal.expressions.typing_rules import common_type, shown_type, with_null
 from lmerge.temporal.values import NAN
 from lmerge.wire.schema import Column
@@ -32,7 +32,7 @@ class Request:
     """An operation with typed operands, for its rule."""
 
     node: Operation
-    operands: tuple[Typed, ...]
+    operands: tuple[TypedNode, ...]
 
     def refusal(self, problem: str) -> TypeMismatch:
         """Return the error of an operation that does not fit its operands."""
@@ -61,7 +61,7 @@ class Request:
             raise self.refusal(f"{name} is {value!r:.64}, which is no {kind.__name__}")
         return value
 
-    def require(self, index: int, types: Sequence[str] | frozenset[str]) -> Typed:
+    def require(self, index: int, types: Sequence[str] | frozenset[str]) -> TypedNode:
         """Return an operand of one of these types; raise the refusal for another one."""
         operand = self.operands[index]
         if operand.column.type not in types:
@@ -74,29 +74,29 @@ class Request:
         result: Column,
         text: str,
         *,
-        operands: tuple[Typed, ...] | None = None,
+        operands: tuple[TypedNode, ...] | None = None,
         bindings: tuple[tuple[str, Any], ...] = (),
         after: str = "",
         can_be_null: bool = False,
-    ) -> Typed:
+    ) -> TypedNode:
         """Return the node of an operation that is NULL if an operand is NULL."""
         inputs = self.operands if operands is None else operands
         if result.type == "float" and after == CANONICAL_NAN:
             bindings = (*bindings, ("nan", NAN))
         nullable = can_be_null or any(operand.nullable for operand in inputs)
-        return Typed(self.node, with_null(result, nullable), inputs, Strict(text, bindings, after, can_be_null))
+        return TypedNode(self.node, with_null(result, nullable), inputs, Strict(text, bindings, after, can_be_null))
 
     def lenient(
         self, result: Column, text: str, bindings: tuple[tuple[str, Any], ...] = (), operands: Any = None
-    ) -> Typed:
+    ) -> TypedNode:
         """Return the node of an operation that gets NULL as None. ``result`` has the nullability."""
         return self.of_code(result, Lenient(text, bindings), operands)
 
-    def of_code(self, result: Column, code: Code, operands: tuple[Typed, ...] | None = None) -> Typed:
+    def of_code(self, result: Column, code: Code, operands: tuple[TypedNode, ...] | None = None) -> TypedNode:
         """Return the node of an operation with code of its own. ``result`` has the nullability."""
-        return Typed(self.node, result, self.operands if operands is None else operands, code)
+        return TypedNode(self.node, result, self.operands if operands is None else operands, code)
 
-    def common(self, operands: Sequence[Typed], what: str) -> Column:
+    def common(self, operands: Sequence[TypedNode], what: str) -> Column:
         """Return the common type of operands, nullable if one of them is. NULL without a type takes any."""
         found: Column | None = None
         for operand in operands:
@@ -112,7 +112,7 @@ class Request:
         return with_null(found, any(operand.nullable for operand in operands))
 
 
-Rule: TypeAlias = Callable[[Request], Typed]
+Rule: TypeAlias = Callable[[Request], TypedNode]
 
 
 @dataclass(frozen=True, slots=True)

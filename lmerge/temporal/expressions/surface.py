@@ -15,8 +15,7 @@ from typing import NoReturn, TypeAlias
 from lmerge.temporal.errors import PlanError
 from lmerge.temporal.expressions.literals import OPEN_NULL, literal_of
 from lmerge.temporal.expressions.printing import shown
-from lmerge.temporal.expressions.texts import BLANKS
-from lmerge.temporal.expressions.tree import ColumnReference, Node, Operation, Parameter
+from lmerge.temporal.expressions.tree import BLANKS, ColumnReference, Node, Operation, Parameter
 
 Scalar: TypeAlias = "bool | int | float | str | bytes | Decimal | datetime | date"
 Operand: TypeAlias = "Expression | Scalar"

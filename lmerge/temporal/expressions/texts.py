@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from lmerge.temporal.expressions.rules import Request, operation
-from lmerge.temporal.expressions.typed import Typed
+from lmerge.temporal.expressions.typed import TypedNode
 from lmerge.temporal.expressions.typing_rules import BOOL, INT, STRING
 from lmerge.wire.schema import Column
-
-BLANKS: Final = " \t\n\r\v\f"
 
 
 def _of_texts(name: str, count: int, text: str, result: Column) -> None:
     """Register a function of that many texts."""
 
     @operation(name, count)
-    def of_texts(request: Request) -> Typed:
+    def of_texts(request: Request) -> TypedNode:
         for index in range(count):
             request.require(index, ("string",))
         return request.strict(result, text)
@@ -31,13 +27,13 @@ _of_texts("replace", 3, "{0}.replace({1}, {2}) if {1} else {0}", STRING)
 
 
 @operation("length")
-def _length(request: Request) -> Typed:
+def _length(request: Request) -> TypedNode:
     request.require(0, ("string", "bytes", "list"))
     return request.strict(INT, "len({0})")
 
 
 @operation("concat", 1, None)
-def _concat(request: Request) -> Typed:
+def _concat(request: Request) -> TypedNode:
     for index in range(len(request.operands)):
         request.require(index, ("string",))
     marks = " + ".join(f"{{{index}}}" for index in range(len(request.operands)))
@@ -45,7 +41,7 @@ def _concat(request: Request) -> Typed:
 
 
 @operation("substring", 2, 3)
-def _substring(request: Request) -> Typed:
+def _substring(request: Request) -> TypedNode:
     request.require(0, ("string",))
     for index in range(1, len(request.operands)):
         request.require(index, ("int",))
@@ -61,6 +57,6 @@ def _part(text: str, start: int, length: int) -> str:
 
 
 @operation("trim", parameters=("characters",))
-def _trim(request: Request) -> Typed:
+def _trim(request: Request) -> TypedNode:
     request.require(0, ("string",))
     return request.strict(STRING, "{0}.strip({characters})", bindings=(("characters", request.text("characters")),))

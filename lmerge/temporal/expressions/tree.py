@@ -19,6 +19,9 @@ DEPTH_MAX: Final = 100
 # A program may write a table of thousands of branches; more than this is data, and belongs into a join.
 NODES_MAX: Final = 10_000
 
+# What trim() removes unless it is asked for other characters.
+BLANKS: Final = " \t\n\r\v\f"
+
 Nulls: TypeAlias = Literal["skip", "pass"]
 Parameter: TypeAlias = str | int | bool
 

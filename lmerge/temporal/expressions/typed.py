@@ -5,7 +5,7 @@ Casts that are not written are nodes here. Each node has one kind of code:
 * ``LoadColumn`` and ``Constant``;
 * ``Strict``: NULL if an operand is NULL, else a Python expression of the operands;
 * ``Lenient``: a Python expression of the operands, which can be None;
-* ``Junction``, ``Choice``, ``FirstPresent``: they evaluate only the operands that decide;
+* ``Junction``, ``FirstTrue``, ``FirstPresent``: they evaluate only the operands that decide;
 * ``FunctionCall``: a user's function.
 """
 
@@ -84,7 +84,7 @@ class Junction:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class FirstTrue:
     """The value behind the first condition that is true. Operands: condition, value, ..., and a value for the rest."""
 
 
@@ -100,16 +100,16 @@ class FunctionCall:
     function: UserFunction
 
 
-Code: TypeAlias = LoadColumn | Constant | Strict | Lenient | Junction | Choice | FirstPresent | FunctionCall
+Code: TypeAlias = LoadColumn | Constant | Strict | Lenient | Junction | FirstTrue | FirstPresent | FunctionCall
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Typed:
+class TypedNode:
     """A node with its type, the nodes that it is computed from, and its code. ``node``: for messages."""
 
     node: Node
     column: Column
-    operands: tuple[Typed, ...]
+    operands: tuple[TypedNode, ...]
     code: Code
 
     @property
