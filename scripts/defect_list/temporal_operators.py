@@ -11,7 +11,7 @@ SAMPLES = "tests/temporal/operators/test_samples.py"
 COALESCE = "tests/temporal/operators/test_coalesce.py"
 LAWS = "tests/temporal/operators/test_laws.py"
 WINDOW_STATE = "tests/temporal/test_window_state.py"
-WINDOW_TEST = "tests/temporal/test_windows.py::test_what_is_emitted_is_what_the_definition_has"
+SESSIONS = "tests/temporal/test_sessions.py"
 
 DEFECTS = (
     Defect(
@@ -320,21 +320,21 @@ DEFECTS = (
         f"{WINDOWS}/session_group.py",
         "min(INF, entry.end + self._gap + 1)",
         "min(INF, entry.end + self._gap)",
-        f"{WINDOW_TEST}[session-CountRows-eager]",
+        f"{SESSIONS}::test_a_session_is_final_when_the_stable_point_is_more_than_the_gap_behind_it",
     ),
     Defect(
         "sessions: an event the gap away begins another session",
         f"{WINDOWS}/session_group.py",
         "irange(maximum=ve + self._gap, reverse=True)",
         "irange(maximum=ve + self._gap - 1, reverse=True)",
-        f"{WINDOW_TEST}[session-CountRows-eager]",
+        f"{SESSIONS}::test_an_event_exactly_the_gap_away_is_of_the_session",
     ),
     Defect(
         "sessions: an event that goes does not split its session",
         f"{WINDOWS}/session_group.py",
         "        if len(near) == len(spans) == 1 and spans[0].start == near[0].start:\n",
         "        if len(near) == 1 and spans and spans[0].start == near[0].start:\n",
-        f"{WINDOW_TEST}[session-CountRows-eager]",
+        f"{SESSIONS}::test_an_event_that_becomes_shorter_divides_its_session",
     ),
     Defect(
         "windows: feedback leaves out an event of the first window that is needed",

@@ -29,7 +29,7 @@ def own_order(row: Values) -> Any:
 
 
 @dataclass(frozen=True)
-class Case:
+class OperatorCase:
     """An operator with its definition. ``rows``: for each input, what its stream is made of."""
 
     make: Callable[[], PlanOperator]
@@ -39,14 +39,14 @@ class Case:
     lengths: Sequence[int] = (4, 8, 12, 20)
 
 
-def judge(case: Case, seeds: Iterable[int]) -> None:
+def judge(case: OperatorCase, seeds: Iterable[int]) -> None:
     """Run the operator over random streams, and a restored twin beside it; judge every step (L1, L2, L4, L8, L10)."""
     for seed in seeds:
         random_ = random.Random(seed)
         _judge_run(case, steps(random_, case))
 
 
-def _judge_run(case: Case, run: Sequence[Sequence[Delta]]) -> None:
+def _judge_run(case: OperatorCase, run: Sequence[Sequence[Delta]]) -> None:
     operator, output = case.make(), StreamTable()
     tables = [StreamTable() for _ in case.rows]
     for deltas in run:
@@ -75,7 +75,7 @@ def restored(make: Callable[[], PlanOperator], operator: PlanOperator) -> PlanOp
     return twin
 
 
-def steps(random_: random.Random, case: Case) -> list[list[Delta]]:
+def steps(random_: random.Random, case: OperatorCase) -> list[list[Delta]]:
     """Return a step of random batches of all inputs after the other; not every input has one in every step."""
     length = random_.choice(case.lengths)
     streams = [random_stream(random_, length, rows, case.open_part) for rows in case.rows]
@@ -138,7 +138,7 @@ class LossyInput:
         return Delta(changes, free if moves else None)
 
 
-def judge_feedback(case: Case, seeds: Iterable[int], last_t: int = 24) -> int:
+def judge_feedback(case: OperatorCase, seeds: Iterable[int], last_t: int = 24) -> int:
     """Give feedback at random; judge what ends at or after its time (L7). Return how many events were left out.
 
     Inputs leave out what the operator does not need, so its output is compared with the definition over all events.
@@ -146,7 +146,7 @@ def judge_feedback(case: Case, seeds: Iterable[int], last_t: int = 24) -> int:
     return sum(_judge_feedback_run(case, random.Random(seed), last_t) for seed in seeds)
 
 
-def _judge_feedback_run(case: Case, random_: random.Random, last_t: int) -> int:
+def _judge_feedback_run(case: OperatorCase, random_: random.Random, last_t: int) -> int:
     operator, output = case.make(), StreamTable()
     tables = [StreamTable() for _ in case.rows]
     inputs = [LossyInput(random_) for _ in case.rows]

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
-from operator_world import Case, judge, judge_feedback, own_order
+from operator_world import OperatorCase, judge, judge_feedback, own_order
 from temporal_world import ROWS, StreamTable
 
 from lmerge.core.elements import INF, NEG_INF
@@ -47,7 +47,9 @@ def defined_coalesce(tables: Sequence[StreamTable]) -> tuple[Counter[Lifetime], 
     return found, table.stable
 
 
-COALESCE = Case(lambda: CoalesceOperator("coalesce", own_order), defined_coalesce, (ROWS,), lengths=(4, 8, 12, 30))
+COALESCE = OperatorCase(
+    lambda: CoalesceOperator("coalesce", own_order), defined_coalesce, (ROWS,), lengths=(4, 8, 12, 30)
+)
 
 
 def test_rows_are_in_the_output_while_they_are_present() -> None:
@@ -95,7 +97,7 @@ def defined_cleanse(tables: Sequence[StreamTable]) -> tuple[Counter[Lifetime], i
     return Counter({event: n for event, n in table.events.items() if event.vs < bound}), bound
 
 
-CLEANSE = Case(lambda: CleanseOperator("cleanse", own_order), defined_cleanse, (ROWS,))
+CLEANSE = OperatorCase(lambda: CleanseOperator("cleanse", own_order), defined_cleanse, (ROWS,))
 
 
 def test_final_events_are_released_behind_those_that_precede_them() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 import pytest
-from operator_world import Case, judge, judge_feedback, own_order
+from operator_world import OperatorCase, judge, judge_feedback, own_order
 from temporal_world import StreamTable
 
 from lmerge.core.elements import INF, NEG_INF
@@ -79,9 +79,9 @@ def defined(kind: JoinKind, condition: str) -> Callable[[Sequence[StreamTable]],
     return definition
 
 
-def case_of(kind: JoinKind, condition: str) -> Case:
+def case_of(kind: JoinKind, condition: str) -> OperatorCase:
     rules = rules_of(kind, condition)
-    return Case(lambda: JoinOperator("join", own_order, rules), defined(kind, condition), (LEFT, RIGHT))
+    return OperatorCase(lambda: JoinOperator("join", own_order, rules), defined(kind, condition), (LEFT, RIGHT))
 
 
 @pytest.mark.parametrize("condition", CONDITIONS)

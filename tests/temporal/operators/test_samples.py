@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 import pytest
-from operator_world import Case, judge, judge_feedback, own_order
+from operator_world import OperatorCase, judge, judge_feedback, own_order
 from temporal_world import StreamTable
 
 from lmerge.core.elements import INF, NEG_INF
@@ -51,8 +51,8 @@ def defined_edges(lasts: int | None) -> Callable[[Sequence[StreamTable]], tuple[
     return definition
 
 
-def edge_case(lasts: int | None) -> Case:
-    return Case(lambda: EdgeOperator("edges", own_order, key_of, lasts=lasts), defined_edges(lasts), (SAMPLES,))
+def edge_case(lasts: int | None) -> OperatorCase:
+    return OperatorCase(lambda: EdgeOperator("edges", own_order, key_of, lasts=lasts), defined_edges(lasts), (SAMPLES,))
 
 
 @pytest.mark.parametrize("lasts", [None, 1, 4])
@@ -150,8 +150,8 @@ def as_of(is_outer: bool = False, within: int | None = None) -> AsOfJoinOperator
     return AsOfJoinOperator("as of", own_order, left, right, is_outer=is_outer, within=within)
 
 
-def as_of_case(is_outer: bool, within: int | None) -> Case:
-    return Case(lambda: as_of(is_outer, within), defined_as_of(is_outer, within), (LEFT, SAMPLES))
+def as_of_case(is_outer: bool, within: int | None) -> OperatorCase:
+    return OperatorCase(lambda: as_of(is_outer, within), defined_as_of(is_outer, within), (LEFT, SAMPLES))
 
 
 @pytest.mark.parametrize("within", [None, 0, 3])

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 
 import pytest
-from operator_world import Case, judge, judge_feedback, own_order
+from operator_world import OperatorCase, judge, judge_feedback, own_order
 from temporal_world import StreamTable
 
 from lmerge.core.elements import INF, NEG_INF
@@ -72,9 +72,9 @@ def altered(part: SpanPart, event: Lifetime) -> tuple[int, int]:
     return (0, 0) if ve == INF else (ve, ve + part.d)
 
 
-def case_of(name: str) -> Case:
+def case_of(name: str) -> OperatorCase:
     parts = PARTS[name]
-    return Case(lambda: SpanOperator("span", own_order, own_order, parts), defined(parts), (ROWS,))
+    return OperatorCase(lambda: SpanOperator("span", own_order, own_order, parts), defined(parts), (ROWS,))
 
 
 @pytest.mark.parametrize("name", PARTS)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 import pytest
-from operator_world import Case, judge, judge_feedback, own_order
+from operator_world import OperatorCase, judge, judge_feedback, own_order
 from temporal_world import ROWS, StreamTable
 
 from lmerge.core.elements import INF
@@ -22,8 +22,8 @@ def defined(tables: Sequence[StreamTable]) -> tuple[Counter[Lifetime], int]:
     return events, min(table.stable for table in tables)
 
 
-def case_of(inputs: int) -> Case:
-    return Case(lambda: UnionOperator("union", own_order, inputs), defined, [ROWS] * inputs)
+def case_of(inputs: int) -> OperatorCase:
+    return OperatorCase(lambda: UnionOperator("union", own_order, inputs), defined, [ROWS] * inputs)
 
 
 @pytest.mark.parametrize("inputs", [1, 2, 3])
