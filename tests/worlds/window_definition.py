@@ -140,7 +140,7 @@ class WindowDefinition:
             Lifetime(row, max(vs, span.start) if left else vs, min(ve, span.end) if right else ve)
             for row, vs, ve in window.events
         ]
-        events.sort(key=lambda event: event.row)
+        events.sort(key=lambda event: rules.key(event.row))
         if rules.module.reads_events:
             events.sort(key=lambda event: (event.vs, 0 if rules.module.starts_only else event.ve))
         found = list(rules.module.compute(events, WindowDescriptor(*span, window.key)))

@@ -4,25 +4,37 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 from temporal_world import ROWS, StreamTable, cut, random_stream
 from window_definition import WindowDefinition, stable_of_the_table
 
 from lmerge.core.elements import INF
-from lmerge.temporal.values import Values
+from lmerge.temporal.values import OrderKey, Values
 from lmerge.temporal.windows.group import WindowRules
+from lmerge.temporal.windows.module import WindowModule
 from lmerge.temporal.windows.policies import Form
 from lmerge.temporal.windows.window_operator import WindowOperator
 
 LENGTHS = (4, 8, 12, 20)
 
 
-def check_windows(rules: WindowRules, random_: random.Random, rows: Sequence[Values] = ROWS) -> None:
-    """Run an operator over a random stream, by groups or without, and judge it after every batch."""
+def check_windows(
+    rules: WindowRules,
+    random_: random.Random,
+    rows: Sequence[Values] = ROWS,
+    defined: WindowModule | None = None,
+    output_key: OrderKey = lambda row: row,
+) -> None:
+    """Run an operator over a random stream, by groups or without, and judge it after every batch.
+
+    ``defined``: computes what the module must; without it the module is taken to be right.
+    """
     is_grouped = random_.random() < 0.5
     key_of = (lambda row: row[:1]) if is_grouped else (lambda row: ())
-    operator = WindowOperator("windows", rules, lambda row: row, key_of if is_grouped else None)
-    definition, output = WindowDefinition(rules, key_of), StreamTable()
+    operator = WindowOperator("windows", rules, output_key, key_of if is_grouped else None)
+    by_definition = rules if defined is None else replace(rules, module=defined)
+    definition, output = WindowDefinition(by_definition, key_of), StreamTable()
     for delta in cut(random_, random_stream(random_, random_.choice(LENGTHS), rows)):
         emitted = operator.step([delta])
         output.apply(emitted)
