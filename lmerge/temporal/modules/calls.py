@@ -23,6 +23,8 @@ class ModuleCalls:
     ) -> None:
         if not module.properties.deterministic:
             raise PlanError(f"{module.shown} is declared not deterministic: replicas of a plan would differ")
+        if not module.properties.empty_preserving:
+            raise PlanError(f"{module.shown} declares results of windows without events, which no window has")
         self.maker = RowMaker(module, arguments)
         self.schema = schema
         self._module: Any = module

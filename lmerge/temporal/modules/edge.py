@@ -83,6 +83,8 @@ class RowMaker:
 
     def seen(self, event: Lifetime) -> Lifetime:
         """Return an event with only what the module reads of its lifetime."""
+        if self.reads_start and self.reads_end:
+            return event
         return Lifetime(event.row, event.vs if self.reads_start else NEG_INF, event.ve if self.reads_end else INF)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from fractions import Fraction
 from typing import ClassVar, NamedTuple
 
 from lmerge.temporal.modules.kinds import Aggregate, TimedAggregate, TimedOperator
@@ -33,9 +32,8 @@ class MyTimeWeightedAverage(TimedAggregate[float, float]):
     result = "float"
 
     def compute(self, rows: Sequence[TimedRow[float]], window: Window) -> float:
-        """Return the sum of value times duration, by the duration of the window; it is rounded once."""
-        weighted = sum((Fraction(one.row) * (one.end - one.start) for one in rows), Fraction(0))
-        return float(weighted / (window.end - window.start))
+        """Return the sum of value times duration, by the duration of the window."""
+        return sum(one.row * (one.end - one.start) for one in rows) / (window.end - window.start)
 
 
 class Signal(NamedTuple):

@@ -2,7 +2,7 @@
 
 ::
 
-    @aggregate
+    @aggregate()
     def spread(values: list[float]) -> float:
         return max(values) - min(values)
 
@@ -19,7 +19,7 @@ import inspect
 import types
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
-from typing import Any, Final, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints, overload
+from typing import Any, Final, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from lmerge.errors import UsageError
 from lmerge.temporal.errors import PlanError
@@ -103,11 +103,6 @@ def _array(kind: Arrays, values: list[Any], column: Column) -> Any:
     return pa.array(values, type=arrow_schema(Schema((column,))).field(0).type)
 
 
-@overload
-def aggregate(function: Callable[..., Any]) -> FunctionAggregate: ...
-
-
-@overload
 def aggregate(
     *,
     inputs: SchemaLike | None = None,
@@ -116,23 +111,11 @@ def aggregate(
     version: int = 1,
     columns: Arrays = "list",
     properties: Properties | None = None,
-) -> Callable[[Callable[..., Any]], FunctionAggregate]: ...
+) -> Callable[[Callable[..., Any]], FunctionAggregate]:
+    """Return what makes an aggregate of a function of columns. What it returns raises PlanError.
 
-
-def aggregate(
-    function: Callable[..., Any] | None = None,
-    *,
-    inputs: SchemaLike | None = None,
-    result: str | None = None,
-    name: str = "",
-    version: int = 1,
-    columns: Arrays = "list",
-    properties: Properties | None = None,
-) -> FunctionAggregate | Callable[[Callable[..., Any]], FunctionAggregate]:
-    """Make an aggregate of a function of columns. ``name``: the function's, if there is none. Raises PlanError.
-
-    ``columns``: what it gets for each input. In arrays of NumPy numbers and truth values that cannot be missing are as
-    they are, and other values are objects.
+    ``name``: the function's, if there is none. ``columns``: what it gets for each input. In arrays of NumPy numbers and
+    truth values that cannot be missing are as they are, and other values are objects.
     """
 
     def declare(function: Callable[..., Any]) -> FunctionAggregate:
@@ -150,7 +133,7 @@ def aggregate(
         declared.properties = properties or Properties()
         return declared
 
-    return declare if function is None else declare(function)
+    return declare
 
 
 def _signature(function: Callable[..., Any]) -> inspect.Signature:

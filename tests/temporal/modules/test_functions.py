@@ -38,13 +38,13 @@ def result(module: FunctionAggregate, *columns: str) -> Any:
     return found
 
 
-@aggregate
+@aggregate()
 def spread(values: list[float]) -> float:
     """Largest less smallest."""
     return max(values) - min(values)
 
 
-@aggregate
+@aggregate()
 def weighted(values: list[float], weights: Sequence[int], *, power: int = 1) -> float:
     return sum(v * float(w) ** power for v, w in zip(values, weights, strict=True)) / sum(weights)
 
@@ -116,11 +116,11 @@ def test_a_result_that_does_not_fit_is_named() -> None:
 @pytest.mark.parametrize(
     ("declare", "problem"),
     [
-        (lambda: aggregate(lambda values: 1), "needs a name"),
-        (lambda: aggregate(sorted), "declare its inputs, or annotate its arguments as list|declare its inputs"),
+        (lambda: aggregate()(lambda values: 1), "needs a name"),
+        (lambda: aggregate()(sorted), "declare its inputs, or annotate its arguments as list|declare its inputs"),
         (lambda: aggregate(inputs={"x": "float"}, name="f")(max), "declare its result"),
         (lambda: aggregate(inputs={"x": "double"}, result="float")(max), "aggregate 'max': column 'x': unknown type"),
-        (lambda: aggregate(inputs={"x": "float"}, result="float", columns="pandas")(max), "columns is 'pandas'"),  # type: ignore[call-overload]  # what a test is about
+        (lambda: aggregate(inputs={"x": "float"}, result="float", columns="pandas")(max), "columns is 'pandas'"),  # type: ignore[arg-type]  # what a test is about
     ],
 )
 def test_what_cannot_be_declared_is_refused(declare: Callable[[], Any], problem: str) -> None:
@@ -133,12 +133,12 @@ def test_an_annotation_without_a_type_of_a_schema_is_refused() -> None:
         return max(values)
 
     with pytest.raises(PlanError, match=r"aggregate 'price': declare its inputs, or annotate values as list\[float\]"):
-        aggregate(price)
+        aggregate()(price)
 
     def maybe(values: list[int | None]) -> int | None:
         return max((one for one in values if one is not None), default=None)
 
-    declared = aggregate(maybe)
+    declared = aggregate()(maybe)
     assert (str(declared.input_schema()), declared.result_column(declared.input_schema()).describe()) == (
         "values: int?",
         "int?",

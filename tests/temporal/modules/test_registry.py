@@ -139,7 +139,7 @@ def test_a_description_has_all_that_is_declared() -> None:
     registry.register(Occurrences)
     assert registry.describe("occurrences").kind == "operator, incremental, mergeable"
 
-    @aggregate
+    @aggregate()
     def sharp(values: list[float], *, by: float, note: str = "x") -> float | None:
         """Sharpen."""
         return by

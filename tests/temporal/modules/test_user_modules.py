@@ -424,6 +424,9 @@ def test_declarations_that_cannot_be_are_refused() -> None:
     random_one.properties = Properties(deterministic=False)
     with pytest.raises(PlanError, match="module 'sight' version 1 is declared not deterministic"):
         bind_operator_module(random_one, NUMBERS, [ARGUMENT])
+    random_one.properties = Properties(empty_preserving=False)
+    with pytest.raises(PlanError, match="declares results of windows without events"):
+        bind_operator_module(random_one, NUMBERS, [ARGUMENT])
 
 
 def test_a_state_of_another_version_is_refused() -> None:
