@@ -33,8 +33,9 @@ def planned(kind: WindowKind, is_grouped: bool, form: str) -> Stream:
     numbers = source("numbers", {"a": "int", "b": "int"})
     grouped: GroupedStream = numbers.group_by("a") if is_grouped else numbers.group_by()
     b = numbers["b"]
-    calls = {"s": aggregate("sum", b), "m": aggregate("max", b), "d": aggregate("distinct_count", b)}
-    return grouped.over(kind).agg(form=form, n=count(), **calls)
+    return grouped.over(kind).agg(
+        form=form, n=count(), s=aggregate("sum", b), m=aggregate("max", b), d=aggregate("distinct_count", b)
+    )
 
 
 def queried(kind: WindowKind, is_grouped: bool, begun: int) -> str:

@@ -27,7 +27,8 @@ def snapshot(events: str, keys: Sequence[str], results: Sequence[tuple[str, str]
     by = ", ".join(keys)
     edges = f"SELECT {_and(by)}vs AS edge FROM {events} UNION SELECT {_and(by)}ve FROM {events}"
     partition = f"PARTITION BY {by} " if keys else ""
-    spans = f"SELECT {_and(by)}edge AS window_start, lead(edge) OVER ({partition}ORDER BY edge) AS window_end FROM ({edges})"
+    ends = f"lead(edge) OVER ({partition}ORDER BY edge)"
+    spans = f"SELECT {_and(by)}edge AS window_start, {ends} AS window_end FROM ({edges})"
     members = f"SELECT e.*, w.window_start, w.window_end FROM ({spans}) AS w JOIN {events} AS e ON {_same(keys)}"
     members += " AND e.vs < w.window_end AND e.ve > w.window_start"
     return _grouped(members, keys, results, "window_start", "window_end")
