@@ -153,8 +153,8 @@ DEFECTS = (
     Defect(
         "expressions: a vectorised function is called for each row",
         PLACE + "batches.py",
-        "        stopped = waiting.pop(caller)\n",
-        "        stopped = [waiting[caller].pop(0)]\n        waiting = {a: b for a, b in waiting.items() if b}\n",
+        "        stopped = waiting.get(caller)\n",
+        "        caller = __import__('copy').copy(caller)\n        stopped = None\n",
         FUNCTIONS + "test_a_vectorised_function_is_called_once_for_a_batch",
     ),
     Defect(

@@ -17,43 +17,49 @@ from lmerge.temporal.values import Values
 
 Evaluation: TypeAlias = Coroutine[tuple[VectorisedCaller, tuple[Any, ...]], Any, Any]
 
+Stopped: TypeAlias = tuple[list[int], list[tuple[Any, ...]]]
+"""The rows that wait at a call, by their indexes, and the arguments of each."""
+
 
 def evaluate_together(generated: Generated, rows: Sequence[Values]) -> list[Any]:
     """Return the values for rows, in order. Raises ModuleViolation, which names the row that cannot be evaluated.
 
     Calls are made in the order in which they stand in the code. So one place calls its function once.
     """
-    evaluations: list[Evaluation] = [generated.function(row) for row in rows]
+    evaluations: list[Evaluation] = list(map(generated.function, rows))
     values: list[Any] = [None] * len(rows)
-    waiting: dict[VectorisedCaller, list[tuple[int, tuple[Any, ...]]]] = {}
-    for index in range(len(rows)):
-        _advance(evaluations[index], index, None, values, waiting)
+    waiting: dict[VectorisedCaller, Stopped] = {}
+    _advance(evaluations, range(len(rows)), [None] * len(rows), values, waiting)
     while waiting:
         caller = min(waiting, key=lambda one: one.order)
-        stopped = waiting.pop(caller)
+        indexes, arguments = waiting.pop(caller)
         try:
-            results = caller.results([arguments for _, arguments in stopped])
+            results = caller.results(arguments)
         except BatchFailure as failure:
-            raise _violation(generated, failure, [rows[index] for index, _ in stopped]) from failure.__cause__
-        for (index, _), result in zip(stopped, results, strict=True):
-            _advance(evaluations[index], index, result, values, waiting)
+            raise _violation(generated, failure, [rows[index] for index in indexes]) from failure.__cause__
+        _advance(evaluations, indexes, results, values, waiting)
     return values
 
 
 def _advance(
-    evaluation: Evaluation,
-    index: int,
-    result: Any,
+    evaluations: Sequence[Evaluation],
+    indexes: Sequence[int],
+    results: Sequence[Any],
     values: list[Any],
-    waiting: dict[VectorisedCaller, list[tuple[int, tuple[Any, ...]]]],
+    waiting: dict[VectorisedCaller, Stopped],
 ) -> None:
-    """Go on with a row until its next call, or its end."""
-    try:
-        caller, arguments = evaluation.send(result)
-    except StopIteration as end:
-        values[index] = end.value
-    else:
-        waiting.setdefault(caller, []).append((index, arguments))
+    """Go on with rows, each with the result that it waits for, until its next call or its end."""
+    for index, result in zip(indexes, results, strict=True):
+        try:
+            caller, arguments = evaluations[index].send(result)
+        except StopIteration as end:
+            values[index] = end.value
+            continue
+        stopped = waiting.get(caller)
+        if stopped is None:
+            stopped = waiting[caller] = ([], [])
+        stopped[0].append(index)
+        stopped[1].append(arguments)
 
 
 def _violation(generated: Generated, failure: BatchFailure, rows: Sequence[Values]) -> Exception:

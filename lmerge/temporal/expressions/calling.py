@@ -72,7 +72,10 @@ class VectorisedCaller:
         if len(results) != len(rows):
             problem = f"{_named(self._function)} returned {len(results)} results for {len(rows)} rows"
             raise BatchFailure.of(self._site.failure(problem), None)
-        return [self._canonical(index, value) for index, value in enumerate(results)]
+        try:
+            return list(map(self._result, results))
+        except ValueError:
+            raise self._misfit(results) from None
 
     def _arguments(self, index: int, row: tuple[Any, ...]) -> tuple[Any, ...]:
         try:
@@ -80,11 +83,14 @@ class VectorisedCaller:
         except EvaluationFailure as failure:
             raise BatchFailure.of(failure, index) from None
 
-    def _canonical(self, index: int, value: Any) -> Any:
-        try:
-            return self._result(value)
-        except ValueError as problem:
-            raise BatchFailure.of(_misfit(self._function, self._site, problem), index) from None
+    def _misfit(self, results: list[Any]) -> BatchFailure:
+        """Return the error of the first result that is not of the declared type."""
+        for index, value in enumerate(results):
+            try:
+                self._result(value)
+            except ValueError as problem:
+                return BatchFailure.of(_misfit(self._function, self._site, problem), index)
+        raise AssertionError("a result was refused that is of its type")
 
     def _culprit(self, rows: Sequence[tuple[Any, ...]]) -> int | None:
         """Return the first row for which the function raises by itself, if it can be called again."""

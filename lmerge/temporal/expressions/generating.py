@@ -86,7 +86,7 @@ def _syntax(statement: str | tuple[str, CodeBlock, CodeBlock]) -> list[ast.stmt]
         return ast.parse(statement).body
     condition, then, otherwise = statement
     test = ast.parse(condition, mode="eval").body
-    return [ast.If(test, then.syntax() or [ast.Pass()], otherwise.syntax())]
+    return [ast.copy_location(ast.If(test, then.syntax() or ast.parse("pass").body, otherwise.syntax()), test)]
 
 
 class Generator:
@@ -319,11 +319,8 @@ def _compiled(
     assert isinstance(evaluate, ast.FunctionDef)
     attempt = evaluate.body[0]
     assert isinstance(attempt, ast.Try)
-    attempt.body = [*CodeBlock([*before]).syntax(), *block.syntax(), *ast.parse(f"x = {returned}").body]
-    end = attempt.body[-1]
-    assert isinstance(end, ast.Assign)
-    attempt.body[-1] = ast.Return(end.value)
-    ast.fix_missing_locations(module)
+    end = ast.parse(returned, mode="eval").body
+    attempt.body = [*CodeBlock([*before]).syntax(), *block.syntax(), ast.copy_location(ast.Return(end), end)]
     scope: dict[str, Any] = {}
     exec(compile(module, "<expression>", "exec"), scope)
     return Generated(scope["make"](**bindings), generator.is_vectorised, violation, evaluate)
