@@ -38,7 +38,7 @@ class Argument:
     @property
     def key(self) -> Callable[[Any], Any]:
         """A function of a present value whose results Python orders as rows are ordered."""
-        key_of_row = order_key(Schema((replace(self.column, nullable=False),)))
+        key_of_row = order_key(Schema((replace(self.column, name="value", nullable=False),)))
         return lambda value: key_of_row((value,))
 
 

@@ -26,7 +26,7 @@ class ModuleCalls:
         if not module.properties.empty_preserving:
             raise PlanError(f"{module.shown} declares results of windows without events, which no window has")
         self.maker = RowMaker(module, arguments)
-        self.schema = schema
+        self.arguments = tuple(arguments)
         self._module: Any = module
         self._kind = kind
         self._key = order_key(schema)

@@ -37,7 +37,7 @@ class ModuleAccumulator(Accumulator):
     """Keeps the states of a module. Raises ModuleViolation for whatever the module raises."""
 
     def __init__(self, module: UserModule, calls: ModuleCalls) -> None:
-        super().__init__(id(module))
+        super().__init__((id(module), calls.arguments))
         assert isinstance(module, Incremental)
         self.is_mergeable = isinstance(module, Mergeable)
         self.reads_events, self.starts_only = calls.reads_events, calls.starts_only

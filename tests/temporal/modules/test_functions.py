@@ -18,6 +18,7 @@ from lmerge.temporal.errors import ModuleViolation, PlanError
 from lmerge.temporal.modules.adapters import bind_aggregate_module
 from lmerge.temporal.modules.aggregates import aggregate_module
 from lmerge.temporal.modules.arguments import argument_of, column_argument
+from lmerge.temporal.modules.builtin import bind_aggregate
 from lmerge.temporal.modules.functions import FunctionAggregate, aggregate
 from lmerge.temporal.windows.kinds import WindowDescriptor
 from lmerge.wire.schema import parse_schema
@@ -105,6 +106,10 @@ def test_an_expression_is_an_argument() -> None:
     argument = argument_of(Columns().v * 2, SCHEMA, "spread")
     bound = bind_aggregate_module(spread, [argument], "r", SCHEMA)
     assert bound.over([Lifetime(row, 0, 1) for row in ROWS], WINDOW) == 6.0
+    largest = bind_aggregate("max", [argument_of((Columns().v * 2 + 1) / 3, SCHEMA, "max")], {}, "r", SCHEMA)
+    assert largest.over([Lifetime(row, 0, 1) for row in ROWS], WINDOW) == 3.0
+    listed = bind_aggregate("collect", [argument_of(Columns().v * 2, SCHEMA, "collect")], {}, "r", SCHEMA)
+    assert listed.result.describe() == "list<float>"
     assert argument_of(Columns().v, SCHEMA, "spread") == column_argument(SCHEMA, "v", "spread")
 
 

@@ -176,6 +176,18 @@ def test_an_incremental_module_is_called_once_with_what_came_and_once_with_what_
     assert user_module.calls[1:] == ["add [7]", "remove [5]"]
 
 
+def test_a_module_over_two_columns_has_a_state_for_each_and_over_one_it_has_one() -> None:
+    schema = parse_schema({"a": "int", "b": "int"})
+    user_module = Total()
+    bound_twice = [
+        bind_aggregate_module(user_module, [column_argument(schema, name, "")], f"r{at}", schema)
+        for at, name in enumerate("aba")
+    ]
+    module = aggregate_module(bound_twice, schema)
+    assert over(module, [Lifetime((1, 10), 0, 1), Lifetime((2, 20), 0, 1)]) == [(3, 30, 3)]
+    assert user_module.calls == ["add [1, 2]", "add [10, 20]"]
+
+
 def test_rows_that_wait_are_bounded() -> None:
     user_module = Total()
     module = bound(user_module)
