@@ -94,6 +94,8 @@ class FunctionRegistry:
             raise PlanError(str(problem)) from None
         if function.nulls not in ("skip", "pass"):
             raise PlanError(f"function {function.name!r}: nulls is 'skip' or 'pass', not {function.nulls!r:.64}")
+        if function.vectorised and not function.arguments:
+            raise PlanError(f"function {function.name!r} is vectorised, and has no argument with the length of a batch")
         if not isinstance(function.version, int) or isinstance(function.version, bool) or function.version < 1:
             raise PlanError(f"function {function.name!r}: a version is a number from 1, not {function.version!r:.64}")
         if (function.name, function.version) in self._functions:

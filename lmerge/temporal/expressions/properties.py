@@ -1,8 +1,15 @@
-"""What plans ask of an expression: the columns that it reads, and whether it is deterministic or a plain column."""
+"""What plans ask of an expression, and how they rewrite it.
+
+Which columns it reads, whether it is deterministic or a plain column; its conjuncts, for a filter that moves in parts
+below a join; and the expression over the input of a projection, for operators that are fused.
+"""
 
 from __future__ import annotations
 
-from lmerge.temporal.expressions.tree import ColumnReference, Node, UserCall, walk
+from collections.abc import Mapping
+from dataclasses import replace
+
+from lmerge.temporal.expressions.tree import ColumnReference, Node, Operation, UserCall, walk
 
 
 def columns_read(node: Node) -> tuple[str, ...]:
@@ -18,3 +25,22 @@ def is_deterministic(node: Node) -> bool:
 def plain_column(node: Node) -> str | None:
     """Return the name of the column that an expression is, or None if it computes something."""
     return node.name if isinstance(node, ColumnReference) else None
+
+
+def conjuncts(predicate: Node) -> tuple[Node, ...]:
+    """Return the predicates that are true together where ``predicate`` is, in order: earlier ones guard later ones."""
+    if isinstance(predicate, Operation) and predicate.name == "and":
+        return tuple(part for operand in predicate.operands for part in conjuncts(operand))
+    return (predicate,)
+
+
+def over_projection(node: Node, projection: Mapping[str, Node]) -> Node:
+    """Return an expression over a projection's output as one over its input.
+
+    Columns that the projection does not have stay as they are.
+    """
+    if isinstance(node, ColumnReference):
+        return projection.get(node.name, node)
+    if isinstance(node, Operation | UserCall):
+        return replace(node, operands=tuple(over_projection(operand, projection) for operand in node.operands))
+    return node

@@ -54,9 +54,9 @@ class Operation:
         return dict(self.parameters).get(name)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class UserFunction:
-    """A function of a user, with what it declares.
+    """A function of a user, with what it declares. Two are equal if they are one declaration.
 
     ``name``, ``version``: how a plan in JSON calls it. ``arguments``, ``result``: types; those of arguments have ``?``
     if the function takes None. ``nulls``: with "skip" the function is not called for a row in which an argument is

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
 from random import Random
 from typing import Any
@@ -12,6 +13,7 @@ from lmerge.temporal.errors import ModuleViolation, PlanError
 from lmerge.temporal.expressions.binding import bind, bind_all, typed_tree
 from lmerge.temporal.expressions.families import ALL_RULES
 from lmerge.temporal.expressions.injectivity import kept_columns
+from lmerge.temporal.expressions.json_format import node_from_json, node_to_json
 from lmerge.temporal.expressions.literals import literal_of
 from lmerge.temporal.expressions.tree import ColumnReference, Node, Operation
 from lmerge.temporal.values import NAN, Values
@@ -131,6 +133,7 @@ def test_any_tree_is_refused_or_gives_values_of_its_type(seed: int) -> None:
     good: list[tuple[Node, list[Any]]] = []
     for _ in range(20):
         tree = random_tree(rng, rng.randint(1, 3))
+        assert node_from_json(json.loads(json.dumps(node_to_json(tree), allow_nan=False))) == tree
         try:
             bound = bind(tree, SCHEMA, operator="any")
         except PlanError:

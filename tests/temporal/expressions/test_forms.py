@@ -10,16 +10,24 @@ from random import Random
 from typing import Any
 
 import pytest
-from expression_world import KINDS, random_expression
+from expression_world import KINDS, random_expression, random_row
+from expression_world import SCHEMA as WORLD
 
 from lmerge.temporal.errors import PlanError
 from lmerge.temporal.expressions import surface
+from lmerge.temporal.expressions.binding import bind, bind_all
 from lmerge.temporal.expressions.families import ALL_RULES
 from lmerge.temporal.expressions.functions import FunctionRegistry
 from lmerge.temporal.expressions.injectivity import is_injective, kept_columns
 from lmerge.temporal.expressions.json_format import from_json, to_json
 from lmerge.temporal.expressions.printing import shown
-from lmerge.temporal.expressions.properties import columns_read, is_deterministic, plain_column
+from lmerge.temporal.expressions.properties import (
+    columns_read,
+    conjuncts,
+    is_deterministic,
+    over_projection,
+    plain_column,
+)
 from lmerge.temporal.expressions.surface import Expression, coalesce, col, concat, lit, when
 from lmerge.temporal.expressions.tree import Operation, walk
 from lmerge.wire.schema import parse_schema
@@ -183,6 +191,32 @@ def test_columns_that_are_read() -> None:
     assert columns_read(lit(1).node) == ()
     assert plain_column(col.a.node) == "a"
     assert plain_column((col.a + 0).node) is None
+
+
+def test_a_predicate_has_conjuncts() -> None:
+    parts = [col.a > 1, ~col.p, (col.b == 2) | (col.a == 3)]
+    both = parts[0] & parts[1] & parts[2]
+    assert conjuncts(both.node) == tuple(part.node for part in parts)
+    nested = Operation("and", (parts[0].node, Operation("and", (parts[1].node, parts[2].node))))
+    assert conjuncts(nested) == conjuncts(both.node)
+    assert conjuncts(parts[2].node) == (parts[2].node,)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_an_expression_over_a_projection_is_one_over_its_input(seed: int) -> None:
+    rng = Random(seed)
+    kinds = {"a": "int", "x": "float", "s": "string", "p": "bool", "at": "timestamp"}
+    projection = {name: random_expression(rng, kind, 2) for name, kind in kinds.items()}
+    rest = {name: col[name] for name in WORLD.names if name not in kinds}
+    projected = bind_all(projection | rest, WORLD)
+    one = random_expression(rng, rng.choice(KINDS), 3)
+    above = bind(one, projected.schema)
+    fused = bind(over_projection(one.node, {name: each.node for name, each in projection.items()}), WORLD)
+    assert fused.column.describe() == above.column.describe()
+    for _ in range(20):
+        row = random_row(rng)
+        values = above.evaluate(projected.evaluate(row)), fused.evaluate(row)
+        assert values[0] is values[1] or values[0] == values[1]
 
 
 def test_an_expression_is_as_deterministic_as_what_it_calls() -> None:

@@ -119,6 +119,17 @@ def test_arguments_are_checked(functions: FunctionRegistry, use: Any, message: s
         use(declared)
 
 
+def test_a_callable_needs_no_hash(functions: FunctionRegistry) -> None:
+    class Scaled:
+        __hash__ = None  # type: ignore[assignment]  # such as an object that is equal by its fields
+
+        def __call__(self, n: int) -> int:
+            return 3 * n
+
+    scaled = functions.scalar(["int"], "int", name="scaled")(Scaled())
+    assert bind_all([scaled(col.id), scaled(col.id) + 1], SCHEMA).evaluate(ROW) == (3, 4)
+
+
 def test_null_is_checked(functions: FunctionRegistry) -> None:
     strict = functions.scalar(["int"], "int", name="f", nulls="pass")(lambda n: n)
     with pytest.raises(PlanError, match=r"argument 1 can be NULL, and the function takes int \(id: int\?\)"):
@@ -131,6 +142,7 @@ def test_null_is_checked(functions: FunctionRegistry) -> None:
     [
         ({"name": "taken"}, "function 'taken' version 1 is declared twice"),
         ({"name": ""}, "the name of a function must not be empty"),
+        ({"name": "f", "vectorised": True}, "is vectorised, and has no argument with the length of a batch"),
         ({"name": "f", "version": 0}, "a version is a number from 1, not 0"),
         ({"name": "f", "nulls": "drop"}, "nulls is 'skip' or 'pass', not 'drop'"),
     ],
