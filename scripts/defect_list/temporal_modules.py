@@ -149,9 +149,23 @@ DEFECTS = (
     Defect(
         "users' modules: a row in which a value is missing is given",
         f"{MODULES}/edge.py",
-        "            if found[at] is None:\n",
-        "            if found[at] is Ellipsis:\n",
+        "            if values[at] is None:\n",
+        "            if values[at] is Ellipsis:\n",
         f"{USERS}::test_rows_with_a_missing_value_are_not_given_and_an_aggregate_of_none_is_missing",
+    ),
+    Defect(
+        "users' modules: rows come in the order of whole events",
+        f"{MODULES}/edge.py",
+        "        ordered = sorted(given, key=lambda one: (one.vs, one.ve, key(one.row)))\n",
+        "        ordered = list(given)\n",
+        f"{USERS}::test_the_order_in_which_rows_come_depends_on_what_the_module_gets_alone",
+    ),
+    Defect(
+        "users' modules: one module has one state for all its arguments",
+        f"{MODULES}/states.py",
+        "        super().__init__((id(module), calls.arguments))\n",
+        "        super().__init__(id(module))\n",
+        f"{USERS}::test_a_module_over_two_columns_has_a_state_for_each_and_over_one_it_has_one",
     ),
     Defect(
         "users' modules: an exception goes on as it is",

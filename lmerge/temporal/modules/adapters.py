@@ -8,21 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from lmerge.temporal.changes import Lifetime
 from lmerge.temporal.errors import PlanError
 from lmerge.temporal.modules.aggregates import AccumulatedAggregate, WindowAggregate
 from lmerge.temporal.modules.arguments import Argument, column_argument
-from lmerge.temporal.modules.calls import ModuleCalls
+from lmerge.temporal.modules.calls import ModuleCalls, WindowContext
 from lmerge.temporal.modules.edge import ResultCheck
 from lmerge.temporal.modules.kinds import AggregateModule, Incremental, Mergeable, OperatorModule, UserModule
 from lmerge.temporal.modules.states import ModuleAccumulator, ModuleCell
 from lmerge.temporal.values import Values
-from lmerge.temporal.windows.kinds import WindowDescriptor, WindowKind
+from lmerge.temporal.windows.kinds import WindowDescriptor
 from lmerge.temporal.windows.module import IncrementalModule, MergeableModule, ModuleState, WindowModule
 from lmerge.temporal.windows.policies import Clip, Stamp
 from lmerge.wire.schema import Column, Schema
+
+NO_CONTEXT: Final = WindowContext()
 
 
 def check_policies(module: UserModule, clip: Clip, stamp: Stamp) -> None:
@@ -39,15 +41,15 @@ def check_policies(module: UserModule, clip: Clip, stamp: Stamp) -> None:
 
 
 def bind_aggregate_module(
-    module: AggregateModule, arguments: Sequence[Argument], result: str, schema: Schema, kind: WindowKind | None = None
+    module: AggregateModule, arguments: Sequence[Argument], result: str, context: WindowContext = NO_CONTEXT
 ) -> WindowAggregate:
-    """Return a user's aggregate over these arguments of rows of ``schema``; its column has the name ``result``.
+    """Return a user's aggregate over these arguments; its column has the name ``result``.
 
     Raises PlanError, which names the module and the column that does not fit.
     """
     if module.input_schema() is None:
         raise PlanError(f"{module.shown} declares no inputs, which an aggregate needs")
-    calls = ModuleCalls(module, arguments, schema, kind)
+    calls = ModuleCalls(module, arguments, context)
     column = replace(module.result_column(calls.maker.inputs), name=result)
     if calls.maker.skips:
         column = replace(column, nullable=True)
@@ -68,7 +70,10 @@ def _in_a_list(value: Any) -> list[Any]:
 
 
 def bind_operator_module(
-    module: OperatorModule, schema: Schema, arguments: Sequence[Argument] | None = None, kind: WindowKind | None = None
+    module: OperatorModule,
+    schema: Schema,
+    arguments: Sequence[Argument] | None = None,
+    context: WindowContext = NO_CONTEXT,
 ) -> UserOperator | UserStateOperator:
     """Return a user's operator over rows of ``schema``. Without arguments columns go to the inputs of their names.
 
@@ -77,7 +82,7 @@ def bind_operator_module(
     inputs = module.input_schema() or schema
     if arguments is None:
         arguments = [column_argument(schema, name, module.shown) for name in inputs.names]
-    calls = ModuleCalls(module, arguments, schema, kind)
+    calls = ModuleCalls(module, arguments, context)
     results, is_mergeable = module.results_schema(calls.maker.inputs), isinstance(module, Mergeable)
     if not isinstance(module, Incremental):
         return UserOperator(module, calls, results)

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from lmerge.temporal.changes import Lifetime
 from lmerge.temporal.errors import PlanError
 from lmerge.temporal.modules.arguments import Argument
-from lmerge.temporal.modules.edge import RowMaker, guarded, window_of
+from lmerge.temporal.modules.edge import RowMaker, guarded
 from lmerge.temporal.modules.kinds import UserModule
-from lmerge.temporal.values import order_key
+from lmerge.temporal.modules.properties import Window
+from lmerge.temporal.python_values import python_form
 from lmerge.temporal.windows.kinds import WindowDescriptor, WindowKind
-from lmerge.wire.schema import Schema
+from lmerge.wire.schema import Column
+
+
+@dataclass(frozen=True)
+class WindowContext:
+    """What a module learns of its windows beside their ends: their kind, and the columns of their group's key."""
+
+    kind: WindowKind | None = None
+    key: Sequence[Column] = ()
 
 
 class ModuleCalls:
-    """Calls of a module for windows of one kind, over rows of one schema."""
+    """Calls of a module for windows of one kind, with arguments over rows of one schema. Raises PlanError."""
 
-    def __init__(
-        self, module: UserModule, arguments: Sequence[Argument], schema: Schema, kind: WindowKind | None
-    ) -> None:
+    def __init__(self, module: UserModule, arguments: Sequence[Argument], context: WindowContext) -> None:
         if not module.properties.deterministic:
             raise PlanError(f"{module.shown} is declared not deterministic: replicas of a plan would differ")
         if not module.properties.empty_preserving:
@@ -28,29 +36,31 @@ class ModuleCalls:
         self.maker = RowMaker(module, arguments)
         self.arguments = tuple(arguments)
         self._module: Any = module
-        self._kind = kind
-        self._key = order_key(schema)
+        self._kind = context.kind
+        self._key_forms = [python_form(column) for column in context.key]
         self.reads_window = module.is_timed and "window" in module.properties.reads
         self.reads_events = self.maker.reads_start or self.maker.reads_end
         self.starts_only = self.reads_events and not self.maker.reads_end
 
     def over(self, events: Sequence[Lifetime], window: WindowDescriptor, finish: Callable[[Any], Any]) -> Any:
         """Return ``finish`` of what the module computes over a set of events, or None if none of them is for it."""
-        seen = [self.maker.seen(event) for event in events]
-        if self.maker.reads_end and not self.maker.reads_start:
-            seen = self.ordered(seen)
-        rows = self.maker.rows(seen)
-        return self.computed(rows, window, events, finish) if rows else None
-
-    def ordered(self, events: Iterable[Lifetime]) -> list[Lifetime]:
-        """Return events in canonical order."""
-        key = self._key
-        return sorted(events, key=lambda event: (event.vs, event.ve, key(event.row)))
+        given = [one for one in map(self.maker.given, events) if one is not None]
+        return self.computed(self.maker.rows(given), window, events, finish) if given else None
 
     def computed(
         self, given: Any, window: WindowDescriptor, events: Sequence[Lifetime], finish: Callable[[Any], Any]
     ) -> Any:
         """Return ``finish`` of what the module computes from rows or a state. Raises ModuleViolation."""
         module = self._module
-        arguments = (given, window_of(module, window, self._kind)) if module.is_timed else (given,)
+        arguments = (given, self._window(window)) if module.is_timed else (given,)
         return guarded(module.shown, f" in window {window}", events, lambda: finish(module.compute(*arguments)))
+
+    def _window(self, window: WindowDescriptor) -> Window:
+        """Return what the module gets to see of a window."""
+        key = window.key
+        if any(self._key_forms):
+            pairs = zip(self._key_forms, key, strict=True)
+            key = tuple(value if form is None else form(value) for form, value in pairs)
+        if not self.reads_window:
+            return Window(kind=self._kind, key=key)
+        return Window(window.start, window.end, self._kind, key)

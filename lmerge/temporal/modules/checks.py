@@ -184,7 +184,7 @@ class ModuleChecks:
         self._inputs = inputs
         arguments = [column_argument(inputs, name, module.shown) for name in inputs.names]
         if isinstance(module, AggregateModule):
-            bound = bind_aggregate_module(module, arguments, "result", inputs)
+            bound = bind_aggregate_module(module, arguments, "result")
             self._results = Schema((Column("result", bound.result.type, children=bound.result.children),))
             self._module: WindowModule = aggregate_module([bound], inputs)
         else:

@@ -16,10 +16,10 @@ from lmerge.temporal.changes import Lifetime, is_time
 from lmerge.temporal.errors import ModuleViolation, PlanError
 from lmerge.temporal.modules.arguments import Argument
 from lmerge.temporal.modules.kinds import UserModule
-from lmerge.temporal.modules.properties import Stamped, TimedRow, Window
+from lmerge.temporal.modules.properties import Stamped, TimedRow
 from lmerge.temporal.python_values import Converter, canonical_form, python_form
-from lmerge.temporal.values import Values, show_values
-from lmerge.temporal.windows.kinds import WindowDescriptor, WindowKind
+from lmerge.temporal.values import OrderKey, Values, order_key, show_values
+from lmerge.temporal.windows.kinds import WindowDescriptor
 from lmerge.wire.schema import Column, Schema
 
 
@@ -47,6 +47,7 @@ class RowMaker:
         ]
         self._is_single = module.input_schema() is not None and len(arguments) == 1
         self._named: Any = namedtuple("Row", inputs.names, rename=True)  # type: ignore[misc]
+        self._key = _key_of([argument.column for argument in arguments])
         self._is_timed = module.is_timed
         reads = module.properties.reads if module.is_timed else ()
         self.reads_start, self.reads_end = "start" in reads, "end" in reads
@@ -57,35 +58,41 @@ class RowMaker:
         """Whether rows in which a value is missing are not given to the module."""
         return bool(self._required)
 
-    def values(self, row: Values) -> tuple[Any, ...] | None:
-        """Return the inputs of a row as Python values, or None if one is missing that may not be."""
-        found = tuple([value_of(row) for value_of in self._values_of])
+    def given(self, event: Lifetime) -> Lifetime | None:
+        """Return the inputs of an event, and of its lifetime what the module reads; None if it is not for the module.
+
+        The values are those of the plan.
+        """
+        values = tuple([value_of(event.row) for value_of in self._values_of])
         for at in self._required:
-            if found[at] is None:
+            if values[at] is None:
                 return None
-        if not self._converts:
-            return found
-        try:
-            return tuple(value if form is None else form(value) for form, value in zip(self._forms, found, strict=True))
-        except ValueError as problem:
-            raise ModuleViolation(f"{self._shown} cannot be given a row: {problem}") from None
+        return Lifetime(values, event.vs if self.reads_start else NEG_INF, event.ve if self.reads_end else INF)
 
-    def rows(self, events: Iterable[Lifetime]) -> list[Any]:
-        """Return the rows of events, in their order; those of a time-sensitive module with their lifetimes."""
-        found = []
-        for event in events:
-            values = self.values(event.row)
-            if values is None:
-                continue
-            row = values[0] if self._is_single else self._named(*values)
-            found.append(TimedRow(row, event.vs, event.ve) if self._is_timed else row)
-        return found
+    def rows(self, given: Iterable[Lifetime]) -> list[Any]:
+        """Return what the module gets of what ``given`` has returned, in the order of its values and times alone."""
+        key = self._key
+        ordered = sorted(given, key=lambda one: (one.vs, one.ve, key(one.row)))
+        rows = [self._row(one.row) for one in ordered]
+        if not self._is_timed:
+            return rows
+        return [TimedRow(row, one.vs, one.ve) for row, one in zip(rows, ordered, strict=True)]
 
-    def seen(self, event: Lifetime) -> Lifetime:
-        """Return an event with only what the module reads of its lifetime."""
-        if self.reads_start and self.reads_end:
-            return event
-        return Lifetime(event.row, event.vs if self.reads_start else NEG_INF, event.ve if self.reads_end else INF)
+    def _row(self, values: Values) -> Any:
+        if self._converts:
+            forms = self._forms
+            try:
+                values = tuple(
+                    [value if form is None else form(value) for form, value in zip(forms, values, strict=True)]
+                )
+            except ValueError as problem:
+                raise ModuleViolation(f"{self._shown} cannot be given a row: {problem}") from None
+        return values[0] if self._is_single else self._named(*values)
+
+
+def _key_of(columns: Sequence[Column]) -> OrderKey:
+    """Return the order of rows of columns, whatever their names are."""
+    return order_key(Schema(tuple(replace(column, name=f"input{at}") for at, column in enumerate(columns))))
 
 
 def _typed(pairs: Sequence[tuple[Column, Argument]]) -> list[tuple[Column, Column]]:
@@ -184,10 +191,3 @@ def guarded(shown: str, where: str, events: Sequence[Lifetime], call: Callable[[
 def _shown(event: Lifetime) -> str:
     """Return an event as text; a lifetime that was never read is left out."""
     return show_values(event.row) if (event.vs, event.ve) == (NEG_INF, INF) else str(event)
-
-
-def window_of(module: UserModule, window: WindowDescriptor, kind: WindowKind | None) -> Window:
-    """Return what a module gets to see of a window."""
-    if "window" not in module.properties.reads:
-        return Window(kind=kind, key=window.key)
-    return Window(window.start, window.end, kind, window.key)

@@ -51,37 +51,39 @@ class ModuleAccumulator(Accumulator):
 
     def add(self, state: ModuleCell, event: Lifetime) -> ModuleCell:
         """Let an event wait to be added."""
-        return self._wait(state, self._calls.maker.seen(event), 1)
+        return self._wait(state, event, 1)
 
     def remove(self, state: ModuleCell, event: Lifetime) -> ModuleCell:
         """Let an event wait to be removed."""
-        return self._wait(state, self._calls.maker.seen(event), -1)
+        return self._wait(state, event, -1)
 
     def _wait(self, cell: ModuleCell, event: Lifetime, sign: int) -> ModuleCell:
-        count = cell.pending.get(event, 0) + sign
+        given = self._calls.maker.given(event)
+        if given is None:
+            return cell
+        count = cell.pending.get(given, 0) + sign
         if count:
-            cell.pending[event] = count
+            cell.pending[given] = count
         else:
-            del cell.pending[event]
+            del cell.pending[given]
         return self.settled(cell) if len(cell.pending) > PENDING_MAX else cell
 
     def settled(self, cell: ModuleCell, where: str = "") -> ModuleCell:
         """Bring a state up to date. ``where``: in which window, for messages."""
         if not cell.pending:
             return cell
-        counted = [(event, cell.pending[event]) for event in self._calls.ordered(cell.pending)]
-        cell.pending = {}
-        come = [event for event, count in counted for _ in range(count)]
-        gone = [event for event, count in counted for _ in range(-count)]
-        for events, change, sign in ((come, self._module.add, 1), (gone, self._module.remove, -1)):
-            rows = self._calls.maker.rows(events)
-            if rows:
-                cell.state = self._changed(cell, change, rows, events, where)
-                cell.rows += sign * len(rows)
+        pending, cell.pending = cell.pending, {}
+        come = [one for one, count in pending.items() for _ in range(count)]
+        gone = [one for one, count in pending.items() for _ in range(-count)]
+        for given, change, sign in ((come, self._module.add, 1), (gone, self._module.remove, -1)):
+            if given:
+                cell.state = self._changed(cell, change, given, where)
+                cell.rows += sign * len(given)
         return cell
 
-    def _changed(self, cell: ModuleCell, change: Any, rows: list[Any], events: list[Lifetime], where: str) -> Any:
-        return guarded(self._module.shown, where, events, lambda: change(cell.state, rows))
+    def _changed(self, cell: ModuleCell, change: Any, given: list[Lifetime], where: str) -> Any:
+        rows = self._calls.maker.rows(given)
+        return guarded(self._module.shown, where, given, lambda: change(cell.state, rows))
 
     def computed(self, cell: ModuleCell, window: WindowDescriptor, finish: Callable[[Any], Any]) -> Any:
         """Return ``finish`` of what the module computes from a state, brought up to date; None if no row is in it."""

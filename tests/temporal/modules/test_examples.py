@@ -36,17 +36,14 @@ def in_window(module: WindowModule, clip: Clip, events: list[tuple[Values, int, 
 def test_the_averages_of_the_paper(clip: str, weighted: float) -> None:
     value = [column_argument(VALUES, "value", "")]
     module = aggregate_module(
-        [
-            bind_aggregate_module(MyAverage(), value, "a", VALUES),
-            bind_aggregate_module(MyTimeWeightedAverage(), value, "w", VALUES),
-        ],
+        [bind_aggregate_module(MyAverage(), value, "a"), bind_aggregate_module(MyTimeWeightedAverage(), value, "w")],
         VALUES,
     )
     assert in_window(module, Clip(clip), EVENTS, Stamp.ALIGN) == [Lifetime((25.0, weighted), 0, 10)]
 
 
 def test_an_average_to_a_digit() -> None:
-    bound = bind_aggregate_module(MyAverage(digits=1), [column_argument(VALUES, "value", "")], "a", VALUES)
+    bound = bind_aggregate_module(MyAverage(digits=1), [column_argument(VALUES, "value", "")], "a")
     assert bound.over([Lifetime((value,), 0, 1) for value in (1.0, 1.0, 1.2)], WINDOW) == 1.1
 
 

@@ -34,7 +34,7 @@ ROWS = [
 
 def result(module: FunctionAggregate, *columns: str) -> Any:
     arguments = [column_argument(SCHEMA, column, "") for column in columns]
-    bound = aggregate_module([bind_aggregate_module(module, arguments, "r", SCHEMA)], SCHEMA)
+    bound = aggregate_module([bind_aggregate_module(module, arguments, "r")], SCHEMA)
     ((found,),) = bound.compute([Lifetime(row, 0, 1) for row in sorted(ROWS, key=repr)], WINDOW)
     return found
 
@@ -104,7 +104,7 @@ def test_an_expression_is_an_argument() -> None:
     from lmerge.temporal.expressions.surface import Columns
 
     argument = argument_of(Columns().v * 2, SCHEMA, "spread")
-    bound = bind_aggregate_module(spread, [argument], "r", SCHEMA)
+    bound = bind_aggregate_module(spread, [argument], "r")
     assert bound.over([Lifetime(row, 0, 1) for row in ROWS], WINDOW) == 6.0
     largest = bind_aggregate("max", [argument_of((Columns().v * 2 + 1) / 3, SCHEMA, "max")], {}, "r", SCHEMA)
     assert largest.over([Lifetime(row, 0, 1) for row in ROWS], WINDOW) == 3.0

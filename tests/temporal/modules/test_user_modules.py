@@ -32,6 +32,7 @@ from lmerge.temporal.modules.adapters import bind_aggregate_module, bind_operato
 from lmerge.temporal.modules.aggregates import aggregate_module
 from lmerge.temporal.modules.arguments import column_argument
 from lmerge.temporal.modules.builtin import bind_aggregate
+from lmerge.temporal.modules.calls import WindowContext
 from lmerge.temporal.modules.kinds import Aggregate, AggregateModule, Operator, OperatorModule, TimedOperator
 from lmerge.temporal.modules.properties import Properties, Stamped, TimedRow, Window
 from lmerge.temporal.windows.group import WindowRules
@@ -46,7 +47,7 @@ ROWS = ((0,), (1,), (3,))
 
 def bound(module: AggregateModule | OperatorModule) -> WindowModule:
     if isinstance(module, AggregateModule):
-        return aggregate_module([bind_aggregate_module(module, [ARGUMENT], "r", NUMBERS)], NUMBERS)
+        return aggregate_module([bind_aggregate_module(module, [ARGUMENT], "r")], NUMBERS)
     return bind_operator_module(module, NUMBERS, None if module.inputs is None else [ARGUMENT])
 
 
@@ -180,12 +181,30 @@ def test_a_module_over_two_columns_has_a_state_for_each_and_over_one_it_has_one(
     schema = parse_schema({"a": "int", "b": "int"})
     user_module = Total()
     bound_twice = [
-        bind_aggregate_module(user_module, [column_argument(schema, name, "")], f"r{at}", schema)
+        bind_aggregate_module(user_module, [column_argument(schema, name, "")], f"r{at}")
         for at, name in enumerate("aba")
     ]
     module = aggregate_module(bound_twice, schema)
     assert over(module, [Lifetime((1, 10), 0, 1), Lifetime((2, 20), 0, 1)]) == [(3, 30, 3)]
     assert user_module.calls == ["add [1, 2]", "add [10, 20]"]
+
+
+def test_the_order_in_which_rows_come_depends_on_what_the_module_gets_alone() -> None:
+    schema = parse_schema({"hidden": "int", "n": "int"})
+    seen: list[list[int]] = []
+
+    class Order(Aggregate[int, int]):
+        inputs: ClassVar[SchemaLike] = {"value": "int"}
+        result = "int"
+
+        def compute(self, rows: Sequence[int]) -> int:
+            seen.append(list(rows))
+            return 0
+
+    module = aggregate_module([bind_aggregate_module(Order(), [column_argument(schema, "n", "")], "r")], schema)
+    for hidden in ((1, 2, 3), (3, 2, 1)):
+        over(module, sorted(Lifetime((one, n), 0, 1) for one, n in zip(hidden, (5, 9, 7))))
+    assert seen == [[5, 7, 9]] * 2
 
 
 def test_rows_that_wait_are_bounded() -> None:
@@ -218,8 +237,8 @@ def test_a_time_insensitive_module_gets_the_same_whatever_the_lifetimes_are() ->
     assert seen == [[1, 2], [1, 2]]
     with_times = aggregate_module(
         [
-            bind_aggregate_module(Weighted(), [ARGUMENT], "w", NUMBERS),
-            bind_aggregate_module(Spread(), [ARGUMENT], "s", NUMBERS),
+            bind_aggregate_module(Weighted(), [ARGUMENT], "w"),
+            bind_aggregate_module(Spread(), [ARGUMENT], "s"),
             bind_aggregate("first", [ARGUMENT], {}, "f", NUMBERS),
         ],
         NUMBERS,
@@ -248,13 +267,15 @@ class Sight(TimedOperator[int]):
 @pytest.mark.parametrize("reads", [(), ("start",), ("end",), ("start", "end"), ("window",)])
 def test_a_module_sees_of_times_what_it_declares(reads: tuple[str, ...]) -> None:
     user_module = Sight(*reads)
-    module = bind_operator_module(user_module, NUMBERS, [ARGUMENT], Hopping(10, 10))
-    over(module, events_of((1, 2, 9), (2, 3, 5)), WindowDescriptor(0, 10, ("JFK",)))
+    context = WindowContext(Hopping(10, 10), parse_schema({"origin": "string", "at": "timestamp"}).columns)
+    module = bind_operator_module(user_module, NUMBERS, [ARGUMENT], context)
+    over(module, events_of((1, 2, 9), (2, 3, 5)), WindowDescriptor(0, 10, ("JFK", 0)))
     starts, ends = [one.start for one in user_module.rows], [one.end for one in user_module.rows]
     assert starts == ([2, 3] if "start" in reads else [-(2**63)] * 2)
     assert ends == ({("end",): [5, 9], ("start", "end"): [9, 5]}.get(reads, [INF] * 2))
     assert (user_module.window.start, user_module.window.end) == ((0, 10) if "window" in reads else (-(2**63), INF))
-    assert (user_module.window.kind, user_module.window.key) == (Hopping(10, 10), ("JFK",))
+    assert user_module.window.kind == Hopping(10, 10)
+    assert user_module.window.key == ("JFK", datetime(1970, 1, 1, tzinfo=timezone.utc))
     assert (module.reads_events, module.starts_only) == ("start" in reads or "end" in reads, reads == ("start",))
     assert module.reads_window is ("window" in reads)
 
@@ -293,7 +314,7 @@ def test_an_int_column_is_taken_for_floats_and_other_types_are_refused_by_name()
 
     def bind(*columns: str) -> WindowModule:
         arguments = [column_argument(schema, column, "") for column in columns]
-        return aggregate_module([bind_aggregate_module(Mean(), arguments, "m", schema)], schema)
+        return aggregate_module([bind_aggregate_module(Mean(), arguments, "m")], schema)
 
     assert over(bind("n"), [Lifetime((1, "", 0.0, ()), 0, 1), Lifetime((2, "", 0.0, ()), 0, 1)]) == [(1.5,)]
     with pytest.raises(PlanError, match=r"module 'mean' version 3 takes value: float, and column 's' is string"):
@@ -307,7 +328,7 @@ def test_an_int_column_is_taken_for_floats_and_other_types_are_refused_by_name()
 def test_rows_with_a_missing_value_are_not_given_and_an_aggregate_of_none_is_missing() -> None:
     schema = parse_schema({"n": "int?"})
     argument = column_argument(schema, "n", "")
-    aggregate = bind_aggregate_module(Total(), [argument], "t", schema)
+    aggregate = bind_aggregate_module(Total(), [argument], "t")
     assert aggregate.result.describe() == "int?"
     module = aggregate_module([aggregate], schema)
     assert isinstance(module, IncrementalModule)
@@ -317,9 +338,7 @@ def test_rows_with_a_missing_value_are_not_given_and_an_aggregate_of_none_is_mis
     state = module.add(module.add(module.begin(), missing), present)
     assert module.result(state, WINDOW) == [(4,)]
     assert module.result(module.remove(state, present), WINDOW) == [(None,)]
-    assert over(aggregate_module([bind_aggregate_module(Spread(), [argument], "s", schema)], schema), [missing]) == [
-        (None,)
-    ]
+    assert over(aggregate_module([bind_aggregate_module(Spread(), [argument], "s")], schema), [missing]) == [(None,)]
 
 
 def failing(value: Any, of_operator: bool = False, result: str = "int") -> WindowModule:
