@@ -5,9 +5,10 @@ A definition is a function of the tables of the inputs. It returns the output's 
 
 from __future__ import annotations
 
+import copy
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -101,6 +102,82 @@ def check_smallest(emitted: Delta) -> None:
     assert not removed & inserted, "an event is removed and inserted where its end could be adjusted"
     order = [(one.is_insert, one.vs, own_order(one.row), one.old, one.new) for one in emitted.changes]
     assert order == sorted(order), "the changes of a batch have another order"
+
+
+# Every short stream.
+
+
+def judge_every_stream(case: OperatorCase, rows: Sequence[Sequence[Values]], elements: int, last: int = 1) -> int:
+    """Judge the operator on every legal stream of up to ``elements`` elements; return how many there are.
+
+    Starts are from 0 to ``last``, ends and stables one further, and +inf. Each stream comes element by element, and
+    with all changes up to the next stable in one step.
+    """
+    count = 0
+    for stream in every_stream(rows, elements, last):
+        single = [[delta if at == place else NOTHING_CHANGES for at in range(len(rows))] for place, delta in stream]
+        _judge_end(case, single)
+        together = _together(stream, len(rows))
+        if len(together) < len(single):
+            _judge_end(case, together)
+        count += 1
+    return count
+
+
+def every_stream(rows: Sequence[Sequence[Values]], elements: int, last: int) -> Iterator[list[tuple[int, Delta]]]:
+    """Yield every legal stream over all inputs as (input, batch of one element)."""
+    waiting: list[tuple[list[tuple[int, Delta]], list[StreamTable]]] = [([], [StreamTable() for _ in rows])]
+    while waiting:
+        stream, tables = waiting.pop()
+        for place, table in enumerate(tables):
+            for delta in next_elements(table, rows[place], last):
+                later = [copy.deepcopy(one) if at == place else one for at, one in enumerate(tables)]
+                later[place].apply(delta)
+                longer = [*stream, (place, delta)]
+                yield longer
+                if len(longer) < elements:
+                    waiting.append((longer, later))
+
+
+def next_elements(table: StreamTable, rows: Sequence[Values], last: int) -> Iterator[Delta]:
+    """Yield every element that can come next in a stream."""
+    ends = [*range(last + 2), INF]
+    for row in rows:
+        for vs in range(max(0, table.stable), last + 1):
+            yield from (Delta([Change(row, vs, vs, ve)], None) for ve in ends if ve > vs)
+    for row, vs, ve in table.events:
+        if ve >= table.stable:
+            first = max(vs, table.stable)
+            yield from (Delta([Change(row, vs, ve, new)], None) for new in ends if new >= first and new != ve)
+    yield from (Delta([], stable) for stable in ends if stable > max(0, table.stable))
+
+
+def _together(stream: Sequence[tuple[int, Delta]], inputs: int) -> list[list[Delta]]:
+    """Return the elements of all inputs in one step, up to the first stable and from one stable to the next."""
+    run: list[list[Delta]] = []
+    changes: list[list[Change]] = [[] for _ in range(inputs)]
+    for place, delta in stream:
+        changes[place] += delta.changes
+        if delta.stable is not None:
+            run.append([Delta(own, delta.stable if at == place else None) for at, own in enumerate(changes)])
+            changes = [[] for _ in range(inputs)]
+    return [*run, [Delta(own, None) for own in changes]] if any(changes) else run
+
+
+def _judge_end(case: OperatorCase, run: Sequence[Sequence[Delta]]) -> None:
+    """Judge what the operator has emitted at the end of a run; streams that are shorter are judged by themselves."""
+    operator, output = case.make(), StreamTable()
+    tables = [StreamTable() for _ in case.rows]
+    for deltas in run:
+        for table, delta in zip(tables, deltas, strict=True):
+            table.apply(delta)
+        output.apply(operator.step(deltas))
+    operator.check()
+    expected, stable = case.definition(tables)
+    assert output.events == expected, run
+    assert output.stable == stable, run
+    if all(table.stable == INF for table in tables):
+        assert operator.live() == 0, run
 
 
 class LossyInput:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
-from operator_world import OperatorCase, judge, judge_feedback, own_order
+from operator_world import OperatorCase, judge, judge_every_stream, judge_feedback, own_order
 from temporal_world import ROWS, StreamTable
 
 from lmerge.core.elements import INF, NEG_INF
@@ -56,6 +56,10 @@ def test_rows_are_in_the_output_while_they_are_present() -> None:
     judge(COALESCE, range(500))
 
 
+def test_every_short_stream_has_its_runs() -> None:
+    assert judge_every_stream(COALESCE, [[(1,)]], 4) > 3000
+
+
 def test_feedback_leaves_what_begins_a_run() -> None:
     judge_feedback(COALESCE, range(200))
     assert COALESCE.make().fast_forward(10) == [NEG_INF]
@@ -102,6 +106,10 @@ CLEANSE = OperatorCase(lambda: CleanseOperator("cleanse", own_order), defined_cl
 
 def test_final_events_are_released_behind_those_that_precede_them() -> None:
     judge(CLEANSE, range(500))
+
+
+def test_every_short_stream_is_cleansed() -> None:
+    assert judge_every_stream(CLEANSE, [[(1,)]], 4) > 3000
 
 
 def test_feedback_purges_final_events() -> None:

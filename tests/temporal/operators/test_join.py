@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 import pytest
-from operator_world import OperatorCase, judge, judge_feedback, own_order
+from operator_world import OperatorCase, judge, judge_every_stream, judge_feedback, own_order
 from temporal_world import StreamTable
 
 from lmerge.core.elements import INF, NEG_INF
@@ -88,6 +88,17 @@ def case_of(kind: JoinKind, condition: str) -> OperatorCase:
 @pytest.mark.parametrize("kind", list(JoinKind))
 def test_each_step_gives_what_the_sheet_has(kind: JoinKind, condition: str) -> None:
     judge(case_of(kind, condition), range(100))
+
+
+@pytest.mark.parametrize("kind", list(JoinKind))
+def test_every_short_stream_gives_what_the_sheet_has(kind: JoinKind) -> None:
+    assert judge_every_stream(case_of(kind, "key"), [[(0, 5)], [(0, 8)]], 3) > 4000
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", [JoinKind.FULL, JoinKind.ANTI])
+def test_every_stream_of_four_elements_gives_what_the_sheet_has(kind: JoinKind) -> None:
+    assert judge_every_stream(case_of(kind, "key"), [[(0, 5)], [(0, 8)]], 4) > 50_000
 
 
 @pytest.mark.parametrize("condition", CONDITIONS)

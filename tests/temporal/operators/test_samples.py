@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 import pytest
-from operator_world import OperatorCase, judge, judge_feedback, own_order
+from operator_world import OperatorCase, judge, judge_every_stream, judge_feedback, own_order
 from temporal_world import StreamTable
 
 from lmerge.core.elements import INF, NEG_INF
@@ -58,6 +58,11 @@ def edge_case(lasts: int | None) -> OperatorCase:
 @pytest.mark.parametrize("lasts", [None, 1, 4])
 def test_each_sample_lasts_until_the_next_one(lasts: int | None) -> None:
     judge(edge_case(lasts), range(200))
+
+
+@pytest.mark.parametrize("lasts", [None, 1])
+def test_every_short_stream_of_samples_gives_the_edges(lasts: int | None) -> None:
+    assert judge_every_stream(edge_case(lasts), [[(0, 5), (0, 6)]], 3) > 1000
 
 
 @pytest.mark.parametrize("lasts", [None, 1, 4])
@@ -158,6 +163,11 @@ def as_of_case(is_outer: bool, within: int | None) -> OperatorCase:
 @pytest.mark.parametrize("is_outer", [False, True])
 def test_a_left_event_has_the_latest_sample_at_its_start(is_outer: bool, within: int | None) -> None:
     judge(as_of_case(is_outer, within), range(200))
+
+
+@pytest.mark.parametrize("within", [None, 0])
+def test_every_short_stream_has_the_latest_samples(within: int | None) -> None:
+    assert judge_every_stream(as_of_case(True, within), [[(0, 1)], [(0, 5)]], 3) > 4000
 
 
 @pytest.mark.parametrize("within", [None, 0, 3])

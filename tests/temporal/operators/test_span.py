@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 
 import pytest
-from operator_world import OperatorCase, judge, judge_feedback, own_order
+from operator_world import OperatorCase, judge, judge_every_stream, judge_feedback, own_order
 from temporal_world import StreamTable
 
 from lmerge.core.elements import INF, NEG_INF
@@ -85,6 +85,11 @@ def test_each_step_gives_what_the_sheet_has(name: str) -> None:
 @pytest.mark.parametrize("name", PARTS)
 def test_feedback_leaves_out_only_what_ends_before_it(name: str) -> None:
     assert judge_feedback(case_of(name), range(150)) > 50
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_every_short_stream_gives_what_the_sheet_has(name: str) -> None:
+    assert judge_every_stream(case_of(name), [[(1,)]], 3) > 500
 
 
 def spans(*parts: SpanPart) -> SpanOperator:

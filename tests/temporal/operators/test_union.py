@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 import pytest
-from operator_world import OperatorCase, judge, judge_feedback, own_order
+from operator_world import OperatorCase, judge, judge_every_stream, judge_feedback, own_order
 from temporal_world import ROWS, StreamTable
 
 from lmerge.core.elements import INF
@@ -29,6 +29,10 @@ def case_of(inputs: int) -> OperatorCase:
 @pytest.mark.parametrize("inputs", [1, 2, 3])
 def test_a_union_is_the_multiset_sum(inputs: int) -> None:
     judge(case_of(inputs), range(150))
+
+
+def test_every_short_stream_gives_the_multiset_sum() -> None:
+    assert judge_every_stream(case_of(2), [[(1,)], [(1,)]], 3) > 4000
 
 
 @pytest.mark.parametrize("inputs", [1, 2, 3])
