@@ -102,3 +102,13 @@ def _odd_root(up: int, down: int) -> int:
     """Return the whole part of the square root of a quotient, made odd if it is not exact."""
     root = math.isqrt(up // down)
     return root | (root * root * down != up)
+
+
+def text_of_int(value: int) -> str:
+    """Return an integer of any size as text for a state, whose numbers have 64 bits."""
+    return f"{value:x}"
+
+
+def int_of_text(text: str) -> int:
+    """Return the integer that ``text_of_int`` has made text."""
+    return int(text, 16)

@@ -7,8 +7,7 @@ from typing import Any, Final
 from lmerge.temporal.changes import Lifetime
 from lmerge.temporal.modules.accumulators import Accumulator
 from lmerge.temporal.modules.arguments import Argument
-from lmerge.temporal.modules.exact import Scale, scale_of
-from lmerge.temporal.modules.plain import int_of_plain, plain_int
+from lmerge.temporal.modules.exact import Scale, int_of_text, scale_of, text_of_int
 
 
 class Moment:
@@ -119,11 +118,11 @@ class Moments(Accumulator):
         """Return the moment as numbers and text, without common factors."""
         total, squares, power = state.reduced()
         special = [state.plus_inf, state.minus_inf, state.nan]
-        return [state.count, plain_int(total), plain_int(squares), power, *special]
+        return [state.count, text_of_int(total), text_of_int(squares), power, *special]
 
     def restore(self, plain: list[Any]) -> Moment:
         """Return the moment."""
         state = Moment()
         state.count, total, squares, state.power, state.plus_inf, state.minus_inf, state.nan = plain
-        state.total, state.squares = int_of_plain(total), int_of_plain(squares)
+        state.total, state.squares = int_of_text(total), int_of_text(squares)
         return state

@@ -9,7 +9,7 @@ from sortedcontainers import SortedList
 from lmerge.temporal.changes import Lifetime
 from lmerge.temporal.modules.accumulators import Accumulator
 from lmerge.temporal.modules.arguments import Argument
-from lmerge.temporal.modules.plain import from_plain, row_from_plain, row_to_plain, to_plain
+from lmerge.temporal.operators.operator import row_of_state, state_of_row
 from lmerge.temporal.values import NAN, order_key
 from lmerge.wire.schema import Schema
 
@@ -35,7 +35,6 @@ class Ordered(Accumulator):
         self._value_of = argument.value_of
         self._is_natural = argument.is_natural
         self._key = argument.key
-        self._plain, self._from_plain = to_plain(argument.column), from_plain(argument.column)
 
     def begin(self) -> OrderedValues:
         """Return no values."""
@@ -93,13 +92,13 @@ class Ordered(Accumulator):
 
     def state_of(self, state: OrderedValues) -> list[Any]:
         """Return the values in order."""
-        return [self._plain(value) for value in self.values(state)]
+        return [state_of_row(value) for value in self.values(state)]
 
     def restore(self, plain: list[Any]) -> OrderedValues:
         """Return the values in order."""
         state = OrderedValues()
         for value in plain:
-            self._put(state, self._from_plain(value))
+            self._put(state, row_of_state(value))
         return state
 
 
@@ -110,7 +109,6 @@ class Tally(Accumulator):
         super().__init__(argument)
         self._value_of = argument.value_of
         self._key = argument.key
-        self._plain, self._from_plain = to_plain(argument.column), from_plain(argument.column)
 
     def begin(self) -> dict[Any, int]:
         """Return no values."""
@@ -151,11 +149,11 @@ class Tally(Accumulator):
 
     def state_of(self, state: dict[Any, int]) -> list[Any]:
         """Return pairs of value and count, in order of the values."""
-        return [[self._plain(value), state[value]] for value in sorted(state, key=self._key)]
+        return [[state_of_row(value), state[value]] for value in sorted(state, key=self._key)]
 
     def restore(self, plain: list[Any]) -> dict[Any, int]:
         """Return the counts."""
-        return {self._from_plain(value): count for value, count in plain}
+        return {row_of_state(value): count for value, count in plain}
 
 
 class ByStart(Accumulator):
@@ -168,7 +166,6 @@ class ByStart(Accumulator):
         super().__init__(argument)
         self.value_of: Final = argument.value_of
         self._key = order_key(schema)
-        self._plain, self._from_plain = row_to_plain(schema), row_from_plain(schema)
 
     def begin(self) -> SortedList[Any]:
         """Return no events."""
@@ -197,9 +194,9 @@ class ByStart(Accumulator):
 
     def state_of(self, state: SortedList[Any]) -> list[Any]:
         """Return pairs of start and row, in order."""
-        return [[vs, self._plain(row)] for vs, _, row in state]
+        return [[vs, state_of_row(row)] for vs, _, row in state]
 
     def restore(self, plain: list[Any]) -> SortedList[Any]:
         """Return the events."""
-        rows = [(vs, self._from_plain(row)) for vs, row in plain]
+        rows = [(vs, row_of_state(row)) for vs, row in plain]
         return SortedList((vs, self._key(row), row) for vs, row in rows)

@@ -17,7 +17,7 @@ from sortedcontainers import SortedList
 from lmerge.temporal.changes import Lifetime
 from lmerge.temporal.errors import PlanError
 from lmerge.temporal.modules.arguments import Argument
-from lmerge.temporal.modules.plain import row_from_plain, row_to_plain
+from lmerge.temporal.operators.operator import row_of_state, state_of_row
 from lmerge.temporal.values import OrderKey, Values, order_key
 from lmerge.temporal.windows.kinds import WindowDescriptor
 from lmerge.temporal.windows.module import MergeableModule, ModuleState
@@ -51,7 +51,6 @@ class TopK(MergeableModule):
         self._k, self._has_rank = k, rank is not None
         self._ranked_by = [(one.argument.value_of, _key_of(one)) for one in order_by]
         self._row_key: OrderKey = order_key(schema)
-        self._plain, self._from_plain = row_to_plain(schema), row_from_plain(schema)
 
     def begin(self) -> ModuleState:
         """Return no rows."""
@@ -93,11 +92,11 @@ class TopK(MergeableModule):
 
     def state_of(self, state: ModuleState) -> Any:
         """Return the rows in order, as plain values."""
-        return [self._plain(row) for _, _, row in state]
+        return [state_of_row(row) for _, _, row in state]
 
     def restore(self, plain: Any) -> ModuleState:
         """Return the rows of plain values."""
-        return SortedList(self._item(self._from_plain(row)) for row in plain)
+        return SortedList(self._item(row_of_state(row)) for row in plain)
 
 
 def _key_of(order_by: OrderBy) -> Any:

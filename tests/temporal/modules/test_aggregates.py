@@ -103,6 +103,8 @@ def test_a_state_depends_on_its_events_alone_and_comes_back_from_plain_values() 
 def is_plain(value: Any) -> bool:
     if isinstance(value, list):
         return all(map(is_plain, value))
+    if isinstance(value, dict):
+        return all(isinstance(key, str) for key in value) and all(map(is_plain, value.values()))
     if isinstance(value, int):
         return abs(value) < 2**63
     return value is None or isinstance(value, (str, float, bytes))

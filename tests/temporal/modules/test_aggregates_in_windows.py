@@ -9,14 +9,20 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from aggregate_definition import DEFINITIONS, order_of
+from aggregate_definition import DEFINITIONS, order_of, same
+from module_world import Occurrences, Total, WeightedTotal
+from operator_world import restored
+from temporal_world import cut, random_stream
 from window_judge import check_windows
 
 from lmerge.temporal.changes import Lifetime
+from lmerge.temporal.modules.adapters import bind_aggregate_module, bind_operator_module
 from lmerge.temporal.modules.aggregates import aggregate_module
 from lmerge.temporal.modules.arguments import column_argument
 from lmerge.temporal.modules.builtin import bind_aggregate
+from lmerge.temporal.modules.kinds import AggregateModule
 from lmerge.temporal.modules.top_k import OrderBy, TopK
+from lmerge.temporal.operators.operator import PlanOperator
 from lmerge.temporal.values import NAN, Values, order_key
 from lmerge.temporal.windows.group import WindowRules
 from lmerge.temporal.windows.kinds import (
@@ -30,6 +36,7 @@ from lmerge.temporal.windows.kinds import (
 )
 from lmerge.temporal.windows.module import WindowModule
 from lmerge.temporal.windows.policies import Clip, Form, Stamp
+from lmerge.temporal.windows.window_operator import WindowOperator
 from lmerge.wire.schema import parse_schema
 
 SCHEMA = parse_schema({"group": "int", "f": "float?", "d": "decimal(2)?"})
@@ -109,6 +116,37 @@ MODULES: dict[str, tuple[WindowModule, WindowModule]] = {
     "with starts": (aggregates(by_start=True), DefinedAggregates(by_start=True)),
     "top": (TopK(SCHEMA, 2, [OrderBy(column_argument(SCHEMA, "f", "top"), descending=True)]), DefinedTop()),
 }
+
+
+def users(name: str) -> WindowModule:
+    argument = [column_argument(SCHEMA, "group", name)]
+    if name == "Occurrences":
+        return bind_operator_module(Occurrences(), SCHEMA, argument)
+    kinds: list[AggregateModule] = [Total(), WeightedTotal()]
+    return aggregate_module([bind_aggregate_module(one, argument, one.module_name) for one in kinds], SCHEMA)
+
+
+RESTORED = {name: module for name, (module, _) in MODULES.items()} | {
+    name: users(name) for name in ("Occurrences", "Total, WeightedTotal")
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("module", RESTORED)
+def test_restored_windows_of_aggregates_go_on_alike(kind: str, module: str) -> None:
+    for seed in range(SEEDS):
+        random_ = random.Random(seed)
+        form = random_.choice(list(Form))
+        rules = WindowRules(KINDS[kind], RESTORED[module], Clip.NONE, Stamp.ALIGN, form, order_key(SCHEMA))
+
+        def make(rules: WindowRules = rules) -> PlanOperator:
+            return WindowOperator("windows", rules, lambda row: tuple(map(order_of, row)))
+
+        operator = make()
+        for delta in cut(random_, random_stream(random_, 12, ROWS)):
+            twin = restored(make, operator)
+            assert operator.step([delta]) == twin.step([delta])
+            assert same(twin.state(), operator.state())
 
 
 @pytest.mark.parametrize("form", list(Form))
