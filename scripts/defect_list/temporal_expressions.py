@@ -199,4 +199,18 @@ DEFECTS = (
         "    def is_true(self) -> NoReturn:",
         BINDING + "test_an_expression_has_no_truth_value",
     ),
+    Defect(
+        "expressions: a literal of NaN is not equal to itself",
+        PLACE + "tree.py",
+        "(self.value, self.type) == (other.value, other.type)",
+        "self.value == other.value and self.type == other.type",
+        FORMS + "test_a_literal_of_nan_is_equal_to_itself",
+    ),
+    Defect(
+        "expressions: a fused expression reads the columns of the projection",
+        PLACE + "properties.py",
+        "return projection.get(node.name, node)",
+        "return node",
+        FORMS + "test_an_expression_over_a_projection_is_one_over_its_input",
+    ),
 )

@@ -33,12 +33,19 @@ class ColumnReference:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class LiteralValue:
     """A constant in the form of ``lmerge.temporal.values``. ``type`` is None for a NULL of any type."""
 
     value: Any
     type: Column | None
+
+    def __eq__(self, other: object) -> bool:
+        # As tuples, in which NaN is equal to itself. Fields of a dataclass are compared by == since Python 3.13.
+        return isinstance(other, LiteralValue) and (self.value, self.type) == (other.value, other.type)
+
+    def __hash__(self) -> int:
+        return hash((self.value, self.type))
 
 
 @dataclass(frozen=True, slots=True)

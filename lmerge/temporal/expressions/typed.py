@@ -48,11 +48,17 @@ class LoadColumn:
     index: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Constant:
     """A value that is the same for all rows."""
 
     value: Any
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Constant) and (self.value,) == (other.value,)  # NaN is equal to itself
+
+    def __hash__(self) -> int:
+        return hash((self.value,))
 
 
 @dataclass(frozen=True, slots=True)

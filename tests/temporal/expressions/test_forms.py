@@ -89,6 +89,15 @@ def test_random_expressions_are_read_back(seed: int) -> None:
     assert repr(one) == f"<expression {one}>"
 
 
+def test_a_literal_of_nan_is_equal_to_itself() -> None:
+    """Python 3.13 compares the fields of dataclasses by ==."""
+    assert lit(math.nan).node == lit(-math.nan).node
+    assert len({lit(math.nan).node, lit("nan", "float").node}) == 1
+    assert lit(math.nan).node != lit(1.0).node
+    assert lit(1).node != lit(1.0).node
+    assert lit(1).node != 1
+
+
 def test_the_document_is_public() -> None:
     assert to_json((col.delay > 15) & col.t.cast("int")) == {
         "lmerge_expression": 1,
