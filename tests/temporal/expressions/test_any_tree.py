@@ -126,7 +126,7 @@ def is_of(value: Any, column: Column) -> bool:
     return column.type in kinds or EDGE <= value <= LARGEST
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(24))
 def test_any_tree_is_refused_or_gives_values_of_its_type(seed: int) -> None:
     rng = Random(seed)
     rows = [tuple(random_value(rng, column) for column in SCHEMA.columns) for _ in range(12)]
@@ -160,7 +160,7 @@ def value_or_error(evaluate: Any, row: Values) -> Any:
         return violation
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(12))
 def test_what_is_kept_can_be_computed_back(seed: int) -> None:
     rng = Random(seed)
     for _ in range(20):
