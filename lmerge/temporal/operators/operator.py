@@ -40,9 +40,10 @@ class PlanOperator(ABC):
 
     @abstractmethod
     def step(self, deltas: Sequence[Delta]) -> Delta:
-        """Take a batch of each input, and return the batch of the output. Raises LmergeError, and has changed nothing.
+        """Take a batch of each input, and return the batch of the output.
 
-        Inputs are legal streams: they have been checked where they entered the plan.
+        Inputs are legal streams: they have been checked where they entered the plan. Raises LmergeError, for example
+        where a user's function fails. Then nothing of the step is emitted, and the operator cannot go on.
         """
 
     def mark_of(self, mark: int) -> int:
@@ -70,6 +71,11 @@ class PlanOperator(ABC):
 
     def live(self) -> int:
         """Return the number of events that the operator keeps."""
+        return 0
+
+    @property
+    def skipped(self) -> int:
+        """How often an event was left out after feedback, and not evaluated."""
         return 0
 
     def _emit(self, changes: list[Change], stable: int | None) -> Delta:

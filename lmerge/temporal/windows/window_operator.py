@@ -35,7 +35,7 @@ from lmerge.temporal.windows.ready import ReadyWindows
 from lmerge.temporal.windows.session_group import SessionGroup
 from lmerge.temporal.windows.snapshot_group import SnapshotGroup
 from lmerge.temporal.windows.stamping import first_result, has_results, stamped
-from lmerge.temporal.windows.window_state import check_group, restore_group, state_of_group
+from lmerge.temporal.windows.window_state import check_group, order_of_group, restore_group, state_of_group
 
 GROUPS: Final[Mapping[type[WindowKind], Callable[[Values, WindowRules], WindowGroup]]] = {
     Hopping: GridGroup,
@@ -104,7 +104,8 @@ class WindowOperator(SkippingOperator):
     def state(self) -> dict[str, Any]:
         """Return what the operator has to know to go on, as plain values."""
         times = [self._input_stable, self._mark, self._last_finite, self._is_marked]
-        return super().state() | {"times": times, "groups": [*map(state_of_group, self._groups.values())]}
+        groups = [state_of_group(group) for group in sorted(self._groups.values(), key=order_of_group)]
+        return super().state() | {"times": times, "groups": groups}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take a state that ``state`` has returned. The operator is a new one."""

@@ -14,6 +14,12 @@ from lmerge.temporal.windows.group import WindowEntry, WindowGroup
 from lmerge.temporal.windows.module import IncrementalModule
 
 
+def order_of_group(group: WindowGroup) -> Any:
+    """Return the place of a group among others: that of its first event, by start, row and end."""
+    key = group.rules.key
+    return min((event.vs, key(event.row), event.ve) for event in group.kept())
+
+
 def state_of_group(group: WindowGroup) -> dict[str, Any]:
     """Return a group as plain values, its events in the order of start, row and end."""
     module, key = group.rules.module, group.rules.key
