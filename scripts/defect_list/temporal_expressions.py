@@ -90,8 +90,8 @@ DEFECTS = (
     Defect(
         "expressions: the type of a division cannot be NULL",
         PLACE + "arithmetic.py",
-        "return request.strict(result, text, can_be_null=can_be_zero, **more)",
-        "return request.strict(result, text, **more)",
+        "bindings=bindings, after=after, can_be_null=can_be_null)",
+        "bindings=bindings, after=after)",
         SEMANTICS + "test_e15_a_division_by_zero_is_null",
     ),
     Defect(

@@ -12,7 +12,7 @@ from typing import Final
 
 from lmerge.temporal.expressions.coercion import as_float, coerced
 from lmerge.temporal.expressions.rules import Request, operation
-from lmerge.temporal.expressions.typed import CANONICAL_NAN, Constant, Site, TypedNode
+from lmerge.temporal.expressions.typed import CANONICAL_NAN, Bindings, Constant, Site, TypedNode
 from lmerge.temporal.expressions.typing_rules import FLOAT, INT, NUMBERS, check_scale, decimal_type, shown_type
 from lmerge.temporal.python_values import EXACT
 from lmerge.wire.schema import DECIMAL_DIGITS_MAX, Column
@@ -31,10 +31,10 @@ def too_many_digits(site: Site) -> None:
     raise site.failure(f"the result has more than {DECIMAL_DIGITS_MAX} digits")
 
 
-OVERFLOW: Final = (("overflow", overflow),)
+OVERFLOW: Final[Bindings] = (("overflow", overflow),)
 
 
-def digits_bindings(scale: int) -> tuple[tuple[str, object], ...]:
+def digits_bindings(scale: int) -> Bindings:
     """Return what ``IN_38_DIGITS`` needs for results with that scale."""
     return (("bound", Decimal(10) ** (DECIMAL_DIGITS_MAX - scale)), ("too_many", too_many_digits))
 
@@ -109,47 +109,50 @@ def _can_be_zero(divisor: TypedNode) -> bool:
     return not isinstance(divisor.code, Constant) or not divisor.code.value
 
 
-def _quotient(request: Request, result: Column, text: str, **more: object) -> TypedNode:
+def _quotient(
+    request: Request,
+    result: Column,
+    text: str,
+    operands: tuple[TypedNode, ...],
+    bindings: Bindings = (),
+    after: str = "",
+) -> TypedNode:
     """Return a division that gives NULL for a divisor of zero."""
-    can_be_zero = _can_be_zero(request.operands[1])
-    text = f"None if {{1}} == 0 else {text}" if can_be_zero else text
-    return request.strict(result, text, can_be_null=can_be_zero, **more)  # type: ignore[arg-type]
+    can_be_null = _can_be_zero(request.operands[1])
+    text = f"None if {{1}} == 0 else {text}" if can_be_null else text
+    return request.strict(result, text, operands=operands, bindings=bindings, after=after, can_be_null=can_be_null)
 
 
 @operation("divide", 2)
 def _divide(request: Request) -> TypedNode:
     _numbers(request)
     operands = tuple(as_float(operand) for operand in request.operands)
-    return _quotient(request, FLOAT, "{0} / {1} + 0.0", operands=operands, after=CANONICAL_NAN)
+    return _quotient(request, FLOAT, "{0} / {1} + 0.0", operands, after=CANONICAL_NAN)
 
 
 @operation("floor_divide", 2)
 def _floor_divide(request: Request) -> TypedNode:
     column = _numbers(request)
+    operands = _both(request, column)
     if column.type == "int":
         after = "if {t} == 9223372036854775808: {overflow}({site})"  # -2**63 // -1
-        return _quotient(request, INT, "{0} // {1}", bindings=OVERFLOW, after=after)
-    operands = _both(request, column)
+        return _quotient(request, INT, "{0} // {1}", operands, OVERFLOW, after)
     if column.type == "float":
-        return _quotient(request, FLOAT, "{0} // {1} + 0.0", operands=operands, after=CANONICAL_NAN)
+        return _quotient(request, FLOAT, "{0} // {1} + 0.0", operands, after=CANONICAL_NAN)
     bindings = (("floor_divide", _decimal_floor_divide), ("scale", column.scale))
-    return _quotient(
-        request, decimal_type(0), "{floor_divide}({0}, {1}, {scale}, {site})", operands=operands, bindings=bindings
-    )
+    return _quotient(request, decimal_type(0), "{floor_divide}({0}, {1}, {scale}, {site})", operands, bindings)
 
 
 @operation("modulo", 2)
 def _modulo(request: Request) -> TypedNode:
     column = _numbers(request)
-    if column.type == "int":
-        return _quotient(request, INT, "{0} % {1}")
     operands = _both(request, column)
+    if column.type == "int":
+        return _quotient(request, INT, "{0} % {1}", operands)
     if column.type == "float":
-        return _quotient(request, FLOAT, "{0} % {1} + 0.0", operands=operands, after=CANONICAL_NAN)
+        return _quotient(request, FLOAT, "{0} % {1} + 0.0", operands, after=CANONICAL_NAN)
     bindings = (("modulo", _decimal_modulo), ("scale", column.scale))
-    return _quotient(
-        request, decimal_type(column.scale), "{modulo}({0}, {1}, {scale})", operands=operands, bindings=bindings
-    )
+    return _quotient(request, decimal_type(column.scale), "{modulo}({0}, {1}, {scale})", operands, bindings)
 
 
 def unscaled(value: Decimal, scale: int) -> int:

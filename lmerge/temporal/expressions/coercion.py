@@ -57,7 +57,7 @@ def cast_to(operand: TypedNode, target: Column, *, is_strict: bool) -> TypedNode
         except ValueError:
             pass  # an error of the row, if a row needs it
     bindings = (("run", _convert if is_strict else _convert_or_null), ("convert", convert), ("target", plain))
-    code = Strict("{run}({0}, {convert}, {target}, {site})", bindings, can_be_null=not is_strict)
+    code = Strict("{run}({0}, {convert}, {target}, {site})", bindings)
     return TypedNode(operand.node, column, (operand,), code)
 
 

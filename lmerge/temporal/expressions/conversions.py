@@ -118,7 +118,8 @@ def _moment_of_text(value: str, _: Column) -> int:
     *calendar, fraction, sign, hours, minutes = match.groups()
     offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0)) * (-1 if sign == "-" else 1)
     try:
-        moment = datetime(*(int(part or 0) for part in calendar), tzinfo=timezone.utc)  # type: ignore[misc, arg-type]
+        year, month, day, hour, minute, second = (int(part or 0) for part in calendar)
+        moment = datetime(year, month, day, hour, minute, second, tzinfo=timezone.utc)
     except ValueError:
         raise ValueError("is no moment of the calendar") from None
     return (moment - EPOCH) // MICROSECOND - offset // MICROSECOND + int((fraction or "").ljust(6, "0"))

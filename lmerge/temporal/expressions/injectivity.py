@@ -86,9 +86,9 @@ def _keeps(node: Operation, typed: TypedNode) -> bool:
         return kinds <= _EXACT and not any(isinstance(one.code, Constant) and not one.code.value for one in constants)
     if node.name == "concat":
         return True
-    if node.name == "cast":
+    if node.name == "cast" and node.parameter("strict") is True:  # else what does not fit is NULL
         source, target = open_operands[0].column, typed.column
         if source.type == target.type:
             return target.type != "float" and source.scale <= target.scale
-        return node.parameter("strict") is True and (source.type, target.type) in _INJECTIVE_CASTS
+        return (source.type, target.type) in _INJECTIVE_CASTS
     return False

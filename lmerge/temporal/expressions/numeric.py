@@ -13,7 +13,7 @@ from typing import Final
 from lmerge.temporal.expressions.arithmetic import IN_38_DIGITS, IN_64_BITS, OVERFLOW, digits_bindings
 from lmerge.temporal.expressions.coercion import as_float
 from lmerge.temporal.expressions.rules import Request, operation
-from lmerge.temporal.expressions.typed import CANONICAL_NAN, TypedNode
+from lmerge.temporal.expressions.typed import CANONICAL_NAN, Bindings, TypedNode
 from lmerge.temporal.expressions.typing_rules import FLOAT, INT, NUMBERS, decimal_type
 from lmerge.temporal.python_values import EXACT
 from lmerge.temporal.values import NAN
@@ -72,7 +72,7 @@ def _round(request: Request) -> TypedNode:
     digits = request.number("digits")
     if abs(digits) > ROUND_DIGITS_MAX:
         raise request.refusal(f"rounding to {digits} digits is beyond {ROUND_DIGITS_MAX}")
-    bindings: tuple[tuple[str, object], ...] = (("digits", digits),)
+    bindings: Bindings = (("digits", digits),)
     if column.type == "int":
         if digits >= 0:
             return request.strict(INT, "{0}")

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from lmerge.temporal.expressions.coercion import is_untyped_null
 from lmerge.temporal.expressions.tree import Node, Operation, Parameter
-from lmerge.temporal.expressions.typed import CANONICAL_NAN, Code, Lenient, Strict, TypedNode
+from lmerge.temporal.expressions.typed import CANONICAL_NAN, Bindings, Code, Lenient, Strict, TypedNode
 from lmerge.temporal.expressions.typing_rules import common_type, shown_type, with_null
 from lmerge.temporal.values import NAN
 from lmerge.wire.schema import Column
@@ -75,7 +75,7 @@ class Request:
         text: str,
         *,
         operands: tuple[TypedNode, ...] | None = None,
-        bindings: tuple[tuple[str, Any], ...] = (),
+        bindings: Bindings = (),
         after: str = "",
         can_be_null: bool = False,
     ) -> TypedNode:
@@ -84,10 +84,10 @@ class Request:
         if result.type == "float" and after == CANONICAL_NAN:
             bindings = (*bindings, ("nan", NAN))
         nullable = can_be_null or any(operand.nullable for operand in inputs)
-        return TypedNode(self.node, with_null(result, nullable), inputs, Strict(text, bindings, after, can_be_null))
+        return TypedNode(self.node, with_null(result, nullable), inputs, Strict(text, bindings, after))
 
     def lenient(
-        self, result: Column, text: str, bindings: tuple[tuple[str, Any], ...] = (), operands: Any = None
+        self, result: Column, text: str, bindings: Bindings = (), operands: tuple[TypedNode, ...] | None = None
     ) -> TypedNode:
         """Return the node of an operation that gets NULL as None. ``result`` has the nullability."""
         return self.of_code(result, Lenient(text, bindings), operands)

@@ -18,6 +18,9 @@ from lmerge.temporal.expressions.printing import shown
 from lmerge.temporal.expressions.tree import Node, UserFunction
 from lmerge.wire.schema import Column
 
+Bindings: TypeAlias = tuple[tuple[str, Any], ...]
+"""Constants and functions that a Python expression uses, by their names in its text."""
+
 
 class EvaluationFailure(Exception):
     """A value that cannot be computed. Caught in the code of a bound expression, which adds the row and operator."""
@@ -65,13 +68,12 @@ class Constant:
 class Strict:
     """A Python expression with ``{0}``, ``{1}`` for operands, ``{name}`` for ``bindings`` and ``{site}``.
 
-    ``after``: a statement that checks or corrects the result ``{t}``. ``can_be_null``: without a NULL as operand.
+    ``after``: a statement that checks or corrects the result ``{t}``.
     """
 
     text: str
-    bindings: tuple[tuple[str, Any], ...] = ()
+    bindings: Bindings = ()
     after: str = ""
-    can_be_null: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ class Lenient:
     """As ``Strict``, for operands that can be None."""
 
     text: str
-    bindings: tuple[tuple[str, Any], ...] = ()
+    bindings: Bindings = ()
 
 
 @dataclass(frozen=True, slots=True)

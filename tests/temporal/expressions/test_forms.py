@@ -258,7 +258,12 @@ def test_an_expression_is_as_deterministic_as_what_it_calls() -> None:
         *((col.a.cast("float"), ""), (col.m.cast("decimal(1)"), ""), (col.s.lower(), ""), (col.a.abs(), "")),
         *((concat(col.s, col.s), ""), ((col.a % 5).cast("int"), ""), (col.s.cast("int", strict=False), "")),
         *((col.a + lit(None, "int"), ""), (coalesce(col.b, 0), ""), (col.a > 1, ""), (lit(1), "")),
-        *((col.t.truncate("day"), ""), (col.x.cast("float(1)"), ""), (when(col.p).then(col.a), "")),
+        *(
+            (col.t.truncate("day"), ""),
+            (col.m.cast("decimal(38)", strict=False), ""),
+            (col.x.cast("float(1)"), ""),
+            (when(col.p).then(col.a), ""),
+        ),
     ],
     ids=str,
 )
