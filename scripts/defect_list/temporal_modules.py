@@ -224,6 +224,13 @@ DEFECTS = (
         f"{TESTS}/test_registry.py::test_two_modules_of_one_name_are_an_error_that_names_both",
     ),
     Defect(
+        "names: a module of another version than the plan's is taken",
+        f"{MODULES}/registry.py",
+        "        if version is not None and version != declared.version:\n",
+        "        if version is not None and version < declared.version:\n",
+        f"{TESTS}/test_registry.py::test_another_version_than_that_of_the_plan_is_refused",
+    ),
+    Defect(
         "names: a list of modules imports them",
         f"{MODULES}/registry.py",
         "        for name in sorted(names):\n            self._one_origin(name)\n",

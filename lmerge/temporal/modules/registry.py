@@ -13,16 +13,20 @@ module: two of one name, or one with the name of a built-in aggregate, are an er
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final, TypeAlias
 
 from lmerge.temporal.errors import PlanError
-from lmerge.temporal.modules.builtin import BUILTIN_AGGREGATES
+from lmerge.temporal.modules.adapters import NO_CONTEXT, bind_aggregate_module
+from lmerge.temporal.modules.aggregates import WindowAggregate
+from lmerge.temporal.modules.arguments import Argument
+from lmerge.temporal.modules.builtin import BUILTIN_AGGREGATES, bind_aggregate
+from lmerge.temporal.modules.calls import WindowContext
 from lmerge.temporal.modules.functions import FunctionAggregate
 from lmerge.temporal.modules.kinds import AggregateModule, Incremental, Mergeable, OperatorModule, UserModule
-from lmerge.wire.schema import parse_schema
+from lmerge.wire.schema import Schema, parse_schema
 
 GROUP: Final = "lmerge.modules"
 
@@ -94,9 +98,14 @@ class ModuleRegistry:
         names = ", ".join(self.names()) or "none: no installed package declares one"
         raise PlanError(f"there is no module {name!r:.64}; there are {names}")
 
-    def module(self, name: str, parameters: Mapping[str, Any] | None = None) -> UserModule:
-        """Return a module with parameters. Raises PlanError, which names the parameter that does not fit."""
+    def module(self, name: str, parameters: Mapping[str, Any] | None = None, version: int | None = None) -> UserModule:
+        """Return a module with parameters. ``version``: what a plan has recorded.
+
+        Raises PlanError if another version is installed, or for a parameter that does not fit.
+        """
         declared = self.find(name)
+        if version is not None and version != declared.version:
+            raise PlanError(f"the plan needs module {name!r} version {version}, and version {declared.version} is here")
         module = constructed(name, declared, parameters or {})
         module.name = name
         return module
@@ -219,3 +228,27 @@ def _is_plain(value: object) -> bool:
 
 MODULES: Final = ModuleRegistry()
 """The modules of this process."""
+
+
+def bind_call(
+    name: str,
+    arguments: Sequence[Argument],
+    parameters: Mapping[str, Any],
+    result: str,
+    schema: Schema,
+    context: WindowContext = NO_CONTEXT,
+    modules: ModuleRegistry = MODULES,
+) -> WindowAggregate:
+    """Return an aggregate over rows of ``schema`` by its name: one that comes with lmerge, or a user's.
+
+    ``result``: the name of its column. Raises PlanError, which names the aggregate and what does not fit.
+    """
+    if name in BUILTIN_AGGREGATES:
+        return bind_aggregate(name, arguments, parameters, result, schema)
+    if name not in modules.names():
+        names = ", ".join([*BUILTIN_AGGREGATES, *modules.names()])
+        raise PlanError(f"there is no aggregate {name!r:.64}; there are {names}")
+    module = modules.module(name, parameters)
+    if not isinstance(module, AggregateModule):
+        raise PlanError(f"{module.shown} is an operator: it returns rows, and not one value")
+    return bind_aggregate_module(module, arguments, result, context)

@@ -8,11 +8,15 @@ from pathlib import Path
 import pytest
 from module_world import NUMBERS, Occurrences, Spread, Total
 
+from lmerge.temporal.changes import Lifetime
 from lmerge.temporal.errors import PlanError
+from lmerge.temporal.modules.arguments import column_argument
 from lmerge.temporal.modules.examples import FollowedBy, MyAverage, MyTimeWeightedAverage
 from lmerge.temporal.modules.functions import aggregate
 from lmerge.temporal.modules.kinds import Aggregate
-from lmerge.temporal.modules.registry import GROUP, DescribedParameter, ModuleRegistry
+from lmerge.temporal.modules.registry import GROUP, DescribedParameter, ModuleRegistry, bind_call
+from lmerge.temporal.windows.kinds import WindowDescriptor
+from lmerge.wire.schema import parse_schema
 
 IMPORTED = "imported_modules"
 
@@ -50,6 +54,29 @@ def test_a_module_is_made_by_its_name_with_parameters(installed: Path) -> None:
     registry = ModuleRegistry()
     registry.register(aggregate(name="top", inputs={"v": "float"}, result="float")(max))
     assert registry.module("top").shown == "module 'top' version 1"
+
+
+def test_another_version_than_that_of_the_plan_is_refused(installed: Path) -> None:
+    assert ModuleRegistry().module("average", version=1).version == 1
+    with pytest.raises(PlanError, match="the plan needs module 'average' version 2, and version 1 is here"):
+        ModuleRegistry().module("average", version=2)
+
+
+def test_an_aggregate_is_bound_by_its_name_whoever_wrote_it() -> None:
+    modules, schema = ModuleRegistry(), parse_schema({"delay": "float"})
+    modules.register(MyAverage)
+    modules.register(FollowedBy)
+    argument, window = [column_argument(schema, "delay", "")], WindowDescriptor(0, 10)
+    events = [Lifetime((value,), 0, 1) for value in (1.0, 1.0, 1.2)]
+    for name, parameters, found in (("max", {}, 1.2), ("my_average", {"digits": 1}, 1.1)):
+        bound = bind_call(name, argument, parameters, "m", schema, modules=modules)
+        assert (bound.result.name, bound.over(events, window)) == ("m", found)
+    with pytest.raises(
+        PlanError, match=r"there is no aggregate 'maximum'; there are count, .* followed_by, my_average"
+    ):
+        bind_call("maximum", argument, {}, "m", schema, modules=modules)
+    with pytest.raises(PlanError, match="module 'followed_by' version 1 is an operator: it returns rows"):
+        bind_call("followed_by", argument, {}, "m", schema, modules=modules)
 
 
 def test_two_modules_of_one_name_are_an_error_that_names_both(
