@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
+from sortedcontainers import SortedList
+
 from lmerge.core.calendar import Calendar
 from lmerge.core.elements import INF, NEG_INF
 from lmerge.temporal.changes import Change, Lifetime
@@ -61,6 +63,7 @@ class JoinSide:
         self.given, self.reports = given, reports
         self.stable = NEG_INF
         self.unmatched: dict[tuple[Values, int], UnmatchedParts] = {}
+        self._starts: SortedList[int] = SortedList()  # of ``unmatched``
         self._by_key: dict[Values, EventIndex] = {}
         # [end, key]: when events of a key can be dropped at the earliest.
         self._due = Calendar()
@@ -86,7 +89,10 @@ class JoinSide:
             del self._by_key[key]
         if self.reports:
             if new > vs:
-                self.unmatched.setdefault((row, vs), UnmatchedParts(vs)).ends.append(new)
+                if (row, vs) not in self.unmatched:
+                    self.unmatched[row, vs] = UnmatchedParts(vs)
+                    self._starts.add(vs)
+                self.unmatched[row, vs].ends.append(new)
             if old > vs:  # second: what is covered outlives the end
                 self._forget_end(row, vs, old)
 
@@ -108,8 +114,8 @@ class JoinSide:
 
     @property
     def first_start(self) -> int:
-        """The least start of a live event, or +inf without any. O(live events)."""
-        return min((event.vs for index in self._by_key.values() for event in index), default=INF)
+        """The least start of the events whose unmatched parts are reported, or +inf without any."""
+        return self._starts[0] if self._starts else INF
 
     def state(self) -> dict[str, Any]:
         """Return what is kept, as plain values, in the order of start, row and end."""
@@ -146,6 +152,7 @@ class JoinSide:
             assert not self.unmatched
             return
         assert {event: sorted(parts.ends) for event, parts in self.unmatched.items()} == ends
+        assert list(self._starts) == sorted(vs for _, vs in self.unmatched)
         for (_, vs), parts in self.unmatched.items():
             assert vs <= parts.covered
 
@@ -154,6 +161,7 @@ class JoinSide:
         parts.ends.remove(end)
         if not parts.ends:
             del self.unmatched[row, vs]
+            self._starts.remove(vs)
 
 
 def _order(key: OrderKey, event: Lifetime) -> tuple[int, Any, int]:

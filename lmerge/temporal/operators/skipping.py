@@ -52,8 +52,10 @@ class SkippedEvents:
         return sum(node[2] for node in self._nodes.values())
 
     def fast_forward(self, until: int) -> None:
-        """Leave out events whose results end before ``until``, from now on. O(what is left out)."""
+        """Leave out events whose results end before ``until``, from now on. With ``alter``: O(what is left out)."""
         self.until = max(self.until, until)
+        if self._alter is None:
+            return
         for event, node in self._nodes.items():
             if node[3] is not None and not self._can_come(event):
                 self._holds.remove(node[3])
