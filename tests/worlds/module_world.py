@@ -107,7 +107,7 @@ class Distinct(Operator[tuple[int]]):
         return list(dict.fromkeys(rows))
 
 
-class Occurrences(IncrementalOperator[int, dict[str, int]], Mergeable[int, dict[str, int]]):
+class CountsByValue(IncrementalOperator[int, dict[str, int]], Mergeable[int, dict[str, int]]):
     """Each value with how often it occurs. The state is counts by text."""
 
     inputs: ClassVar[SchemaLike] = {"value": "int"}

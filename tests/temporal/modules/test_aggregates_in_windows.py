@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from aggregate_definition import DEFINITIONS, order_of, same
-from module_world import Occurrences, Total, WeightedTotal
+from module_world import CountsByValue, Total, WeightedTotal
 from operator_world import restored
 from temporal_world import cut, random_stream
 from window_judge import check_windows
@@ -120,14 +120,14 @@ MODULES: dict[str, tuple[WindowModule, WindowModule]] = {
 
 def users(name: str) -> WindowModule:
     argument = [column_argument(SCHEMA, "group", name)]
-    if name == "Occurrences":
-        return bind_operator_module(Occurrences(), SCHEMA, argument)
+    if name == "CountsByValue":
+        return bind_operator_module(CountsByValue(), SCHEMA, argument)
     kinds: list[AggregateModule] = [Total(), WeightedTotal()]
     return aggregate_module([bind_aggregate_module(one, argument, one.module_name) for one in kinds], SCHEMA)
 
 
 RESTORED = {name: module for name, (module, _) in MODULES.items()} | {
-    name: users(name) for name in ("Occurrences", "Total, WeightedTotal")
+    name: users(name) for name in ("CountsByValue", "Total, WeightedTotal")
 }
 
 

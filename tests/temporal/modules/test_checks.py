@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 from aggregate_definition import SCHEMA
-from module_world import Distinct, Latest, Occurrences, Ranked, RunningCount, Spread, Total, Weighted, WeightedTotal
+from module_world import CountsByValue, Distinct, Latest, Ranked, RunningCount, Spread, Total, Weighted, WeightedTotal
 
 from lmerge.temporal.errors import ModuleViolation, PlanError
 from lmerge.temporal.modules.aggregates import aggregate_module
@@ -40,7 +40,7 @@ SIZE = aggregate(inputs={"v": "int?", "s": "decimal(2)"}, result="int", name="si
         (Total(), ["deterministic", "incremental", "state", "mergeable"]),
         (Weighted(), ["deterministic"]),
         (WeightedTotal(), ["deterministic", "incremental", "state"]),
-        (Occurrences(), ["deterministic", "incremental", "state", "mergeable"]),
+        (CountsByValue(), ["deterministic", "incremental", "state", "mergeable"]),
         (Ranked(), ["deterministic"]),
         (Latest(), ["deterministic", "incremental", "state"]),
         (RunningCount(), ["deterministic", "time_bound"]),

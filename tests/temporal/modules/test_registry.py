@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from module_world import NUMBERS, Occurrences, Spread, Total
+from module_world import NUMBERS, CountsByValue, Spread, Total
 
 from lmerge.temporal.changes import Lifetime
 from lmerge.temporal.errors import PlanError
@@ -163,8 +163,8 @@ def test_a_description_has_all_that_is_declared() -> None:
     assert pattern.properties == ("reads=start+window", "needs=start", "insert_only")
     registry.register(MyTimeWeightedAverage)
     assert registry.describe("my_time_weighted_average").parameters == ()
-    registry.register(Occurrences)
-    assert registry.describe("occurrences").kind == "operator, incremental, mergeable"
+    registry.register(CountsByValue)
+    assert registry.describe("counts_by_value").kind == "operator, incremental, mergeable"
 
     @aggregate()
     def sharp(values: list[float], *, by: float, note: str = "x") -> float | None:

@@ -13,9 +13,9 @@ from module_world import (
     ARGUMENT,
     LONGEST,
     NUMBERS,
+    CountsByValue,
     Distinct,
     Latest,
-    Occurrences,
     Ranked,
     Spread,
     Total,
@@ -69,7 +69,7 @@ DEFINED: dict[type[AggregateModule | OperatorModule], Callable[[list[Lifetime], 
     Weighted: lambda events, window: [(sum(map(duration, events)) / (window.end - window.start),)],
     WeightedTotal: lambda events, window: [(sum(map(duration, events)) / (window.end - window.start),)],
     Distinct: lambda events, window: [(value,) for value in set(values(events))],
-    Occurrences: lambda events, window: [(value, values(events).count(value)) for value in set(values(events))],
+    CountsByValue: lambda events, window: [(value, values(events).count(value)) for value in set(values(events))],
     Ranked: lambda events, window: [
         Lifetime((one.row[0], sum(other.vs < one.vs for other in events)), max(one.vs, window.start), window.end)
         for one in events
@@ -99,7 +99,7 @@ def test_each_kind_computes_what_its_definition_has(kind: type[AggregateModule |
         assert sorted(over(module, events)) == sorted(DEFINED[kind](events, WINDOW))
 
 
-@pytest.mark.parametrize("kind", [Total, WeightedTotal, Occurrences, Latest])
+@pytest.mark.parametrize("kind", [Total, WeightedTotal, CountsByValue, Latest])
 def test_a_state_through_a_history_gives_what_the_set_gives(kind: type[AggregateModule | OperatorModule]) -> None:
     module = bound(kind())
     assert isinstance(module, IncrementalModule)
@@ -122,7 +122,7 @@ def test_a_state_through_a_history_gives_what_the_set_gives(kind: type[Aggregate
                 assert sorted(module.result(state, WINDOW), key=str) == sorted(expected, key=str)
 
 
-@pytest.mark.parametrize("kind", [Total, Occurrences])
+@pytest.mark.parametrize("kind", [Total, CountsByValue])
 def test_merged_states_are_the_state_of_both_sets(kind: type[AggregateModule | OperatorModule]) -> None:
     module = bound(kind())
     assert isinstance(module, MergeableModule)
