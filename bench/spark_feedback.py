@@ -52,7 +52,7 @@ RUNS = ("without feedback", "with feedback")
 
 
 @dataclass(frozen=True)
-class Stream:
+class BatchedRows:
     """A stream of ``batches`` of ``rows`` events, and a tail."""
 
     batches: int
@@ -89,7 +89,7 @@ class Stream:
             path.rename(folder / path.name[1:])
 
 
-def scoring(spark: Any, stream: Stream, source: Path, checkpoint: Path, target: str) -> Any:
+def scoring(spark: Any, stream: BatchedRows, source: Path, checkpoint: Path, target: str) -> Any:
     """Return the writer of the query."""
     from pyspark.sql import functions
 
@@ -119,7 +119,7 @@ def scoring(spark: Any, stream: Stream, source: Path, checkpoint: Path, target: 
     return writer.option("checkpointLocation", str(checkpoint))
 
 
-def be_ahead(target: str, stream: Stream) -> Publisher:
+def be_ahead(target: str, stream: BatchedRows) -> Publisher:
     """Return the other replica after it has published all but the tail."""
     codec = RowCodec(SCHEMA)
     publisher = Publisher(target, MERGE, "ahead", schema=SCHEMA, properties=("insert-only",))
@@ -176,7 +176,7 @@ def serving(folder: Path, name: str, lag_us: int) -> Iterator[str]:
         server.kill()
 
 
-def run(spark: Any, name: str, stream: Stream, expected: list[Event]) -> SparkFeedbackRun:
+def run(spark: Any, name: str, stream: BatchedRows, expected: list[Event]) -> SparkFeedbackRun:
     """Run one server, the replica that is ahead, and the query that starts late."""
     with tempfile.TemporaryDirectory(prefix="lmerge-feedback-", ignore_cleanup_errors=True) as scratch:
         folder, source = Path(scratch), Path(scratch, "source")
@@ -226,7 +226,7 @@ def main() -> None:
     quick = parser.parse_args().quick
     report = begin((__doc__ or "").splitlines()[0])
     rounds = round(EXPENSIVE_US / round_us())
-    stream = Stream(QUICK_BATCHES if quick else BATCHES, QUICK_ROWS if quick else ROWS, rounds)
+    stream = BatchedRows(QUICK_BATCHES if quick else BATCHES, QUICK_ROWS if quick else ROWS, rounds)
     expected = stream.events()
     report.note(
         f"{stream.batches} batches of {stream.rows:,} rows to catch up, {EXPENSIVE_US:g} us of hashing a row; "
@@ -235,7 +235,7 @@ def main() -> None:
     panel = Panel("events behind the query's stable point", "s", "thousands of events")
     rows = {}
     with scratch_session() as (spark, _):
-        warm = Stream(2, 200, rounds)
+        warm = BatchedRows(2, 200, rounds)
         run(spark, RUNS[0], warm, warm.events())
         for name in RUNS:
             runs = [run(spark, name, stream, expected) for _ in range(1 if quick else REPEATS)]

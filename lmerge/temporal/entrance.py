@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from lmerge.core.elements import INF, NEG_INF, show_time
 from lmerge.errors import InputViolation, UsageError
 from lmerge.temporal.changes import Change, Delta, Lifetime
-from lmerge.temporal.live_events import LiveEvents
+from lmerge.temporal.open_events import OpenEvents
 from lmerge.text_enum import TextEnum
 
 
@@ -55,7 +55,7 @@ class StreamEntrance:
 
     def __init__(self, name: str, rule: ProgressRule | None = None, late: LatePolicy = LatePolicy.FAIL) -> None:
         self.name = name
-        self.live = LiveEvents(name)
+        self.live = OpenEvents(name)
         self.dropped = self.moved = 0
         self._rule, self._late = rule, late
         self._latest = NEG_INF  # start

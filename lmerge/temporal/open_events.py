@@ -16,7 +16,7 @@ from lmerge.temporal.changes import Change, Lifetime
 from lmerge.temporal.values import Values
 
 
-class LiveEvents:
+class OpenEvents:
     """Events that are not fully frozen, a multiset. ``name``: of the stream, for messages."""
 
     def __init__(self, name: str) -> None:
