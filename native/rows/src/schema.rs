@@ -73,7 +73,7 @@ impl Column {
         Field::new(&self.name, self.data_type(), self.nullable)
     }
 
-    pub(crate) fn data_type(&self) -> DataType {
+    pub fn data_type(&self) -> DataType {
         match &self.kind {
             Kind::Bool => DataType::Boolean,
             Kind::Int => DataType::Int64,

@@ -1,0 +1,34 @@
+//! What ends a step: the errors of `lmerge.errors` and `lmerge.temporal.errors`. The binding raises them.
+
+use std::any::Any;
+
+use crate::plain::Plain;
+
+/// Why a step has failed. The operator cannot go on.
+#[derive(Debug)]
+pub enum Failure {
+    /// ModuleViolation.
+    Module(String),
+    /// ModuleViolation whose text ends with a row. The binding appends the row as Python shows a tuple.
+    ModuleRow { text: String, row: Plain, end: String },
+    /// LimitExceeded.
+    Limit(String),
+    /// UsageError.
+    Usage(String),
+    /// InputViolation.
+    Input(Box<Violation>),
+    /// An exception of Python, from a user's function.
+    Python(Box<dyn Any + Send>),
+}
+
+/// An element that breaks a promise of its stream: the arguments of InputViolation.
+#[derive(Debug)]
+pub struct Violation {
+    pub code: &'static str,
+    pub input: String,
+    /// The change, as (row, vs, old, new).
+    pub row: Plain,
+    pub times: [i64; 3],
+    pub promised: String,
+    pub came: String,
+}

@@ -1,0 +1,23 @@
+//! The temporal engine on columns, without Python: the operators of `lmerge/temporal`, which is the definition.
+//!
+//! One call takes a batch of each input and returns a batch. At the same batches an operator gives the same changes in
+//! the same order, the same errors and the same state as the one in Python. The reasons for the rules are there; here
+//! are the reasons for the data structures.
+//!
+//! | module | what |
+//! |---|---|
+//! | `batch` | changes of events in columns, with the stable point and the watermark behind them |
+//! | `rows` | rows as bytes: their identity and their order; rows that state keeps, each once |
+//! | `changes` | changes of rows in any form: how two tables differ, and the order of an output |
+//! | `operator` | what every operator is |
+//! | `plain`, `failure` | state as plain values; what ends a step |
+
+pub mod batch;
+pub mod changes;
+pub mod failure;
+pub mod operator;
+pub mod plain;
+pub mod rows;
+
+pub use lmerge_core::element::{INF, NEG_INF};
+pub use lmerge_rows::schema::{Column, Kind, Schema as RowSchema};
