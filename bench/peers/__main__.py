@@ -6,30 +6,21 @@ output of every system is compared with the reference before any run counts. Eve
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from threading import Timer
-from typing import Any
 
 from bench.harness import RESULTS, BenchReport, Measured, begin, bench_parser
 from bench.peers.check import verdict
 from bench.peers.environments import ENVIRONMENTS, HOME, install
-from bench.peers.job import INPUTS, MARK
+from bench.peers.job import INPUTS
 from bench.peers.lmerge_job import engines
 from bench.peers.plot import draw
 from bench.peers.recording import record
+from bench.peers.runner import run
 
 TARGET = 10
-LIMIT_S = 900
-"""A job that takes longer is killed: it hangs, or its input is too large for it."""
 VARIANTS = {
     "bytewax": ("1 worker", "2 workers"),
     "flink": ("event time", "processing time"),
@@ -43,77 +34,6 @@ SMALLER = {("pathway", "streaming"): 5}
 """Variants with an input that is so many times smaller, because they take so many times longer; the row names it."""
 
 
-@dataclass
-class Ran:
-    """The reports of one job. ``wrong``: why its times do not count; ``""`` if they do."""
-
-    wrong: str = ""
-    ready_s: float = 0.0
-    first_run_s: float = 0.0
-    seconds: list[float] = field(default_factory=list)
-    versions: dict[str, str] = field(default_factory=dict)
-
-
-def run(name: str, variant: str, python: Path | str, data: Path, repeats: int) -> Ran:
-    """Run one job: wait until it is ready, check its output, time it."""
-    ran = Ran(wrong="it reported nothing")
-    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+") as errors:
-        command = [
-            str(python),
-            "-m",
-            f"bench.peers.{name}_job",
-            "--data",
-            str(data),
-            "--variant",
-            variant,
-            "--output",
-            folder,
-            "--repeats",
-            str(repeats),
-            "--began",
-            str(time.time()),
-        ]
-        with subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            start_new_session=True,
-            cwd=Path(__file__).parents[2],
-        ) as process:
-            limit = Timer(LIMIT_S, os.killpg, (process.pid, 9))
-            limit.start()
-            for facts in reports(process):
-                match facts:
-                    case {"ready_s": seconds, "versions": versions}:
-                        ran.ready_s, ran.versions = seconds, versions
-                    case {"first_run_s": seconds}:
-                        ran.first_run_s, ran.wrong = seconds, verdict(Path(folder), data)
-                        answer(process, "stop" if ran.wrong else "go")
-                    case {"seconds": seconds}:
-                        ran.seconds.append(seconds)
-            limit.cancel()
-        if process.returncode:
-            errors.seek(0)
-            last = (errors.read().strip().splitlines() or ["no message"])[-1]
-            ran.wrong = f"exit {process.returncode}: {last[:200]}"
-    return ran
-
-
-def reports(process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
-    assert process.stdout is not None
-    for line in process.stdout:
-        if line.startswith(MARK):
-            yield json.loads(line.removeprefix(MARK))
-
-
-def answer(process: subprocess.Popen[str], command: str) -> None:
-    assert process.stdin is not None
-    process.stdin.write(command + "\n")
-    process.stdin.flush()
-
-
 def title_of(name: str, variant: str, events: int) -> str:
     less = SMALLER.get((name, variant))
     return f"{name}, {variant} ({events // less:,} events)" if less else f"{name}, {variant}"
@@ -125,7 +45,7 @@ def measure(
     """Run one job and add its row. Return None if its output is wrong or it failed."""
     data = record(HOME / "recordings", events // SMALLER.get((name, variant), 1))
     load = os.getloadavg()[0]
-    ran = run(name, variant, python, data, repeats)
+    ran = run(f"bench.peers.{name}_job", variant, python, data, repeats, verdict)
     title = title_of(name, variant, events)
     if ran.wrong:
         report.note(f"{title}: WRONG or failed, not timed: {ran.wrong}")

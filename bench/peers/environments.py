@@ -43,6 +43,7 @@ ENVIRONMENTS = {
             ),
         ),
         Environment("bytewax", ("bytewax==0.21.1", "numpy==2.4.6", "pyarrow==26.0.1")),
+        Environment("polars", ("polars==2.1.0", "pyarrow==26.0.1")),
         Environment("pathway", ("pathway==0.33.0", "pyarrow==25.0.1")),
     )
 }
