@@ -164,3 +164,14 @@ def test_where_events_shape_windows_every_event_is_needed(kind: WindowKind) -> N
 
 def test_results_that_outlive_their_window_need_every_event() -> None:
     assert operator_of(Hopping(5, 5), Stamp.UNCHANGED).fast_forward(7) == [NEG_INF]
+
+
+def test_an_incremental_module_keeps_only_events_in_which_windows_can_begin() -> None:
+    """S4: the windows' states have all others. An event that ends where the next window begins can be the last end."""
+    operator = operator_of(Hopping(5, 5))
+    lifetimes = [(1, 4), (2, 5), (3, 9), (6, 10), (7, INF)]
+    operator.step([Delta([Change((1,), vs, vs, ve) for vs, ve in lifetimes], None)])
+    assert operator.live() == 2
+    operator.step([Delta([Change((1,), 10, 10, 11)], None)])
+    assert operator.live() == 1
+    operator.check()

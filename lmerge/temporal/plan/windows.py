@@ -128,7 +128,9 @@ class AggregateNode(PlanNode):
         rules = WindowRules(
             self.window, self.module, Clip.NONE, self.stamp, self.form, order_key(self.input_schema), self.windows_max
         )
-        return WindowOperator(name, rules, order_key(self.schema), self.bound_keys.evaluate if self.keys else None)
+        keys = self.bound_keys
+        key_of, key_order = keys.evaluate if self.keys else None, order_key(Schema(tuple(keys.columns)))
+        return WindowOperator(name, rules, order_key(self.schema), key_of, key_order)
 
     def fields(self) -> dict[str, Any]:
         return {

@@ -2,6 +2,10 @@
 
 Only windows that have begun (start at or before the watermark) exist: an event without an end belongs to infinitely
 many (departure D13).
+
+An incremental module has all that it needs of an event in the states of the windows, so the event itself is kept only
+while windows can still begin in it: while it ends at or behind the next start of the grid. One that ends exactly there
+is in no later window, but can be the last finite end, where the windows of an event without an end stop.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from lmerge.temporal.changes import Change, Lifetime
 from lmerge.temporal.values import Values
 from lmerge.temporal.windows.group import WindowEntry, WindowGroup, WindowRules
 from lmerge.temporal.windows.kinds import Hopping
+from lmerge.temporal.windows.module import IncrementalModule
 
 
 class GridGroup(WindowGroup):
@@ -23,13 +28,14 @@ class GridGroup(WindowGroup):
         super().__init__(key, rules)
         assert isinstance(rules.kind, Hopping)
         self._grid = rules.kind
+        self.keeps_members = not isinstance(rules.module, IncrementalModule)
 
     def apply(self, change: Change, begun: int) -> None:
         """Change the membership of the event in the windows that begin before the later of its two ends."""
         row, vs, old, new = change
         if vs == NEG_INF:
             raise UsageError(f"{change} starts at -inf, where a grid of windows has no first one")
-        self.events.apply(change)
+        self._keep(change, begun)
         # A module that sees ends is affected in every window of the event, others from the changed part on (D7).
         since = vs if self.rules.sees_ends else min(old, new)
         for start in self._starts(self._grid.first_over(since), min(max(old, new), begun + 1)):
@@ -44,6 +50,16 @@ class GridGroup(WindowGroup):
             if not entry.events:
                 del self.windows[start]
 
+    def _keep(self, change: Change, begun: int) -> None:
+        """Keep the event as it is in place of the event as it was."""
+        if self.keeps_members:
+            self.events.apply(change)
+            return
+        row, vs, old, new = change
+        reach = self._grid.start_above(begun)
+        if old >= reach or new >= reach:
+            self.events.apply(Change(row, vs, old if old >= reach else vs, new if new >= reach else vs))
+
     def advance(self, before: int, begun: int) -> None:
         """Let windows begin inside events that live on."""
         last = self.events.last_end
@@ -52,11 +68,13 @@ class GridGroup(WindowGroup):
         for start in self._starts(self._grid.start_above(before), min(last, begun + 1)):
             for row, vs, ve in self.events.overlapping(start, start + self._grid.size):
                 self._enter(self._entry(start), row, vs, ve)
+        if not self.keeps_members:
+            self.events.drop_ended(self._grid.start_above(begun) - 1)
 
     def goes_on(self, begun: int) -> bool:
-        """Whether an event reaches into a window that has not begun."""
+        """Whether an event ends at or behind the next start of the grid."""
         last = self.events.last_end
-        return last is not None and last > self._grid.start_above(begun)
+        return last is not None and last >= self._grid.start_above(begun)
 
     def members(self, entry: WindowEntry) -> Iterable[Lifetime]:
         """Yield the events that overlap a window."""
@@ -68,10 +86,17 @@ class GridGroup(WindowGroup):
 
     def prune(self, stable: int) -> None:
         """Drop the events that have ended before the stable point and before the first window that can change."""
+        if not self.keeps_members:
+            return
         first = self._grid.first_over(stable)
         if self.windows:
             first = min(first, self.windows.keys()[0])
         self.events.drop_ended(min(stable - 1, first))
+
+    @property
+    def first_end(self) -> int | None:
+        """The smallest end of an event that is kept until it has ended."""
+        return self.events.first_end if self.keeps_members else None
 
     def _entry(self, start: int) -> WindowEntry:
         entry: WindowEntry | None = self.windows.get(start)

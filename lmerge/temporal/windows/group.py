@@ -85,7 +85,12 @@ class WindowEntry:
 
 
 class WindowGroup(ABC):
-    """The windows and live events of one group. ``key``: the group's key, as values."""
+    """The windows and live events of one group. ``key``: the group's key, as values.
+
+    ``keeps_members``: whether all events of the windows are kept, or only what the module's states lack.
+    """
+
+    keeps_members = True
 
     def __init__(self, key: Values, rules: WindowRules) -> None:
         self.key = key
@@ -115,6 +120,11 @@ class WindowGroup(ABC):
     def last_finite_end(self) -> int | None:
         """The last end of a live event that has one."""
         return self.events.last_finite_end
+
+    @property
+    def first_end(self) -> int | None:
+        """The smallest end of an event that is kept until it has ended."""
+        return self.events.first_end
 
     @property
     def live(self) -> int:
@@ -178,12 +188,6 @@ class WindowGroup(ABC):
 
     def keep_edges(self, edges: Iterable[Iterable[int]]) -> None:  # noqa: B027  (only snapshot windows have edges)
         """Take the edges that ``kept_edges`` has returned."""
-
-    def count_members(self, entry: WindowEntry) -> None:
-        """Count the events of a window that was kept, and take their ends."""
-        ends = [event.ve for event in self.members(entry)]
-        entry.events = len(ends)
-        entry.ends = SortedList(ends) if self.rules.sees_ends else None
 
     # Membership of one event in one window.
 

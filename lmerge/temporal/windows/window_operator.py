@@ -35,7 +35,7 @@ from lmerge.temporal.windows.ready import ReadyWindows
 from lmerge.temporal.windows.session_group import SessionGroup
 from lmerge.temporal.windows.snapshot_group import SnapshotGroup
 from lmerge.temporal.windows.stamping import first_result, has_results, stamped
-from lmerge.temporal.windows.window_state import check_group, order_of_group, restore_group, state_of_group
+from lmerge.temporal.windows.window_state import check_group, restore_group, state_of_group
 
 GROUPS: Final[Mapping[type[WindowKind], Callable[[Values, WindowRules], WindowGroup]]] = {
     Hopping: GridGroup,
@@ -48,15 +48,22 @@ GROUPS: Final[Mapping[type[WindowKind], Callable[[Values, WindowRules], WindowGr
 class WindowOperator(SkippingOperator):
     """Results of windows, by group. ``key_of``: the group's key of a row; None: all rows are one group.
 
+    ``key_order``: the order of groups, in which a checkpoint has them.
+
     Raises ModuleViolation, LimitExceeded or UsageError from ``step``; the operator cannot go on then.
     """
 
     def __init__(
-        self, name: str, rules: WindowRules, output_key: OrderKey, key_of: Callable[[Values], Values] | None = None
+        self,
+        name: str,
+        rules: WindowRules,
+        output_key: OrderKey,
+        key_of: Callable[[Values], Values] | None = None,
+        key_order: OrderKey = tuple,
     ) -> None:
         # On a grid, events that end before the first window that is needed are left out. The ends of all others are.
         super().__init__(name, output_key, [SkippedEvents(rules.key) if isinstance(rules.kind, Hopping) else None])
-        self._rules, self._key_of = rules, key_of
+        self._rules, self._key_of, self._key_order = rules, key_of, key_order
         self._groups: dict[Values, WindowGroup] = {}
         # Groups in whose live events further windows of a grid will begin.
         self._going_on: dict[Values, WindowGroup] = {}
@@ -104,7 +111,8 @@ class WindowOperator(SkippingOperator):
     def state(self) -> dict[str, Any]:
         """Return what the operator has to know to go on, as plain values."""
         times = [self._input_stable, self._mark, self._last_finite, self._is_marked]
-        groups = [state_of_group(group) for group in sorted(self._groups.values(), key=order_of_group)]
+        order = self._key_order
+        groups = [state_of_group(group) for group in sorted(self._groups.values(), key=lambda one: order(one.key))]
         return super().state() | {"times": times, "groups": groups}
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -166,7 +174,8 @@ class WindowOperator(SkippingOperator):
 
     def _begin_windows(self, before: int) -> None:
         """Let windows begin that start after ``before`` in the events that are there."""
-        if self._begun <= before:
+        kind = self._rules.kind
+        if not isinstance(kind, Hopping) or kind.start_above(before) > self._begun:
             return
         for key, group in list(self._going_on.items()):
             group.advance(before, self._begun)
@@ -317,7 +326,7 @@ class WindowOperator(SkippingOperator):
             self._groups.pop(group.key, None)
             self._going_on.pop(group.key, None)
             return
-        first = group.events.first_end
+        first = group.first_end
         if first is None or first == INF:
             return
         due = first + 1

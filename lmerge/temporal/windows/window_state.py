@@ -1,23 +1,19 @@
 """The windows of a group as plain values, and back: for checkpoints of plans.
 
-What follows from the events is not kept: how many belong to a window, their ends, which windows are closed. The state
-of a module is kept in the module's own form (``IncrementalModule.state_of``).
+A window is kept with how many events belong to it, and with their ends if its results depend on them: not every group
+keeps the events themselves. The state of a module is kept in the module's own form (``IncrementalModule.state_of``).
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from sortedcontainers import SortedList
+
 from lmerge.temporal.changes import Lifetime
 from lmerge.temporal.operators.operator import row_of_state, state_of_row
 from lmerge.temporal.windows.group import WindowEntry, WindowGroup
 from lmerge.temporal.windows.module import IncrementalModule
-
-
-def order_of_group(group: WindowGroup) -> Any:
-    """Return the place of a group among others: that of its first event, by start, row and end."""
-    key = group.rules.key
-    return min((event.vs, key(event.row), event.ve) for event in group.kept())
 
 
 def state_of_group(group: WindowGroup) -> dict[str, Any]:
@@ -27,7 +23,8 @@ def state_of_group(group: WindowGroup) -> dict[str, Any]:
     windows = []
     for start, entry in group.windows.items():
         state = module.state_of(entry.state) if isinstance(module, IncrementalModule) and entry.events else None
-        windows.append([start, entry.end, state, entry.due_mark, entry.due_stable])
+        ends = None if entry.ends is None else list(entry.ends)
+        windows.append([start, entry.end, entry.events, ends, state, entry.due_mark, entry.due_stable])
     return {
         "key": state_of_row(group.key),
         "events": [_plain(event) for event in events],
@@ -45,10 +42,10 @@ def restore_group(group: WindowGroup, state: dict[str, Any]) -> None:
     for event in state["events"]:
         group.keep(_lifetime(event))
     group.keep_edges(state["edges"])
-    for start, end, kept, due_mark, due_stable in state["windows"]:
+    for start, end, events, ends, kept, due_mark, due_stable in state["windows"]:
         group.windows[start] = entry = WindowEntry(start, end)
         entry.due_mark, entry.due_stable = due_mark, due_stable
-        group.count_members(entry)
+        entry.events, entry.ends = events, None if ends is None else SortedList(ends)
         if isinstance(module, IncrementalModule) and entry.events:
             entry.state = module.restore(kept)
     group.emitted = {start: [*map(_lifetime, results)] for start, results in state["emitted"]}
@@ -63,9 +60,12 @@ def check_group(group: WindowGroup) -> None:
     assert set(group.emitted) | set(group.held) <= set(group.windows)
     for start, entry in group.windows.items():
         assert start == entry.start < entry.end
-        ends = sorted(event.ve for event in group.members(entry))
-        assert entry.events == len(ends) > 0, f"{entry.span} counts {entry.events} events of {len(ends)}"
-        assert entry.ends is None or list(entry.ends) == ends
+        assert entry.events > 0, f"{entry.span} is kept without events"
+        assert entry.ends is None or len(entry.ends) == entry.events
+        if group.keeps_members:
+            ends = sorted(event.ve for event in group.members(entry))
+            assert entry.events == len(ends), f"{entry.span} counts {entry.events} events of {len(ends)}"
+            assert entry.ends is None or list(entry.ends) == ends
 
 
 def _plain(event: Lifetime) -> list[Any]:
