@@ -19,6 +19,7 @@ ROOT: Final = Path(__file__).parent.parent
 _CORE: Final = ("lmerge/core", "native/core/src", "native/python/src")
 _SERVICE: Final = (*_CORE, "lmerge/service", "lmerge/wire", "lmerge/client")
 _KILLS: Final = (*_SERVICE, "bench/rig")
+_TEMPORAL: Final = ("lmerge/temporal", "native/temporal/src", "native/python/src")
 _SPARK: Final = (*_SERVICE, "lmerge/spark", "native/rows/src")
 
 MEASURES: Final[dict[str, tuple[str, ...]]] = {
@@ -26,6 +27,7 @@ MEASURES: Final[dict[str, tuple[str, ...]]] = {
     "bursty": _KILLS,
     "cluster_faults": (*_KILLS, "lmerge_controller", "charts/lmerge"),
     "congestion": _KILLS,
+    "counts": (*_TEMPORAL, "bench/counts", "bench/peers"),
     "controller": ("lmerge_controller/kubernetes", "lmerge_controller/plan", "lmerge_controller/loop.py"),
     "core_figures": _CORE,
     "core_inputs": _CORE,

@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bench.counts.recording import WINDOW_MS
+from bench.counts.definition import WINDOW_MS
 from bench.peers.job import serve
 
 THREADS = {"1 thread": 1, "2 threads": 2}

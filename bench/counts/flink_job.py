@@ -10,7 +10,7 @@ import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
-from bench.counts.recording import DELAY_MS, WINDOW_MS
+from bench.counts.definition import DELAY_MS, WINDOW_MS
 from bench.peers.flink_job import new_environment
 from bench.peers.job import serve
 
@@ -19,11 +19,12 @@ def run(data: Path, variant: str, output: Path | None) -> float:
     with tempfile.TemporaryDirectory() as checkpoints:
         flink = new_environment("event time", checkpoints if output else "")
         flink.get_config().set("table.local-time-zone", "UTC")
+        given = (data / "rows.parquet").absolute().as_uri()
         flink.execute_sql(f"""
             CREATE TABLE given (
                 ts BIGINT, `key` STRING, event_time AS TO_TIMESTAMP_LTZ(ts, 3),
                 WATERMARK FOR event_time AS event_time - INTERVAL '{DELAY_MS // 1000}' SECOND
-            ) WITH ('connector' = 'filesystem', 'format' = 'parquet', 'path' = '{(data / "rows.parquet").as_uri()}')
+            ) WITH ('connector' = 'filesystem', 'format' = 'parquet', 'path' = '{given}')
         """)
         sink = "'connector' = 'blackhole'"
         if output is not None:

@@ -11,7 +11,8 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
-from bench.counts.recording import DELAY_MS, WINDOW_MS, read
+from bench.counts.definition import DELAY_MS, WINDOW_MS
+from bench.counts.recording import read
 from bench.peers.job import serve
 from lmerge.core.elements import INF
 from lmerge.temporal.changes import Change
@@ -19,7 +20,10 @@ from lmerge.temporal.entrance import ProgressRule
 from lmerge.temporal.plan.stream import count, source
 from lmerge.temporal.running import Item, QueryRun, ResultTable, SourceSettings
 
-VARIANTS = ("python, final",)
+
+def variants() -> list[str]:
+    """Return the variants that this installation of lmerge can run."""
+    return ["python, final"]
 
 
 def run(data: Path, variant: str, output: Path | None) -> float:

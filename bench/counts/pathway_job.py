@@ -18,7 +18,7 @@ import pathway as pw
 import pyarrow as pa
 from pathway.internals.parse_graph import G
 
-from bench.counts.recording import DELAY_MS, WINDOW_MS
+from bench.counts.definition import DELAY_MS, WINDOW_MS
 from bench.peers.job import serve
 
 BATCHES_A_COMMIT = 8

@@ -12,7 +12,7 @@ os.environ["POLARS_MAX_THREADS"] = "1" if "1 thread" in sys.argv else "2"
 
 import polars as pl
 
-from bench.counts.recording import WINDOW_MS
+from bench.counts.definition import WINDOW_MS
 from bench.peers.job import serve
 
 

@@ -17,15 +17,10 @@ import pyarrow as pa
 import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 
-BEGIN_MS: Final = 1_700_000_000_000
-WINDOW_MS: Final = 10_000
-LATE_MS: Final = 2_000
-DELAY_MS: Final = 4_000
-"""How far a row may be behind the newest one: twice the disorder of the recording."""
-KEYS: Final = 1_000
+from bench.counts.definition import BEGIN_MS, COLUMNS, KEYS, LATE_MS, WINDOW_MS
+
 ROWS_A_BATCH: Final = 8_192
 SEGMENTS: Final = 10
-COLUMNS: Final = ("window_start", "key", "n")
 
 
 def record(folder: Path, events: int) -> Path:

@@ -11,9 +11,10 @@ import time
 from pathlib import Path
 
 import pyspark
+from pyspark.sql import DataFrame
 from pyspark.sql.functions import col, count, timestamp_millis, unix_millis, window
 
-from bench.counts.recording import DELAY_MS, WINDOW_MS
+from bench.counts.definition import DELAY_MS, WINDOW_MS
 from bench.peers.job import serve
 from bench.peers.spark_job import spark
 
@@ -36,32 +37,28 @@ def run(data: Path, variant: str, output: Path | None) -> float:
     )
     # In append mode what the watermark has not passed never comes out; complete output would keep all state.
     counted = grouped.agg(count("*").alias("n")).select(unix_millis("window.start").alias("window_start"), "key", "n")
+    counts: dict[tuple[int, str], int] = {}
     with tempfile.TemporaryDirectory() as checkpoint:
         writer = counted.writeStream.trigger(availableNow=True).option("checkpointLocation", checkpoint)
         if output is None:
             query = writer.outputMode("update").format("noop").start()
         else:
-            query = writer.outputMode("update").foreachBatch(lambda batch, at: keep(batch, at, output)).start()
+            query = writer.outputMode("update").foreachBatch(lambda batch, _: keep(batch, counts)).start()
         query.awaitTermination()
     if output is not None:
-        newest(output)
+        write(counts, output / "counts.csv")
     return time.perf_counter() - began
 
 
-def keep(batch: object, at: int, output: Path) -> None:
-    """Write what a micro-batch has updated."""
-    batch.toPandas().assign(at=at).to_csv(output / f"{at:04}.update", index=False)  # type: ignore[attr-defined]
+def keep(batch: DataFrame, counts: dict[tuple[int, str], int]) -> None:
+    """Take what a micro-batch has updated."""
+    counts.update(((row.window_start, row.key), row.n) for row in batch.toLocalIterator())
 
 
-def newest(output: Path) -> None:
+def write(counts: dict[tuple[int, str], int], path: Path) -> None:
     """Write the newest count of each window and key."""
-    import pandas as pd
-
-    paths = sorted(output.glob("*.update"))
-    updates = pd.concat(map(pd.read_csv, paths)).sort_values("at", kind="stable")
-    updates.drop_duplicates(["window_start", "key"], keep="last").to_csv(output / "counts.csv", index=False)
-    for path in paths:
-        path.unlink()
+    lines = (f"{start},{key},{n}\n" for (start, key), n in counts.items())
+    path.write_text("window_start,key,n\n" + "".join(lines))
 
 
 if __name__ == "__main__":

@@ -103,7 +103,7 @@ def main() -> None:
         report.save("peers")
         unbounded = frozenset(title_of(name, variant, args.events) for name, variant in UNBOUNDED)
         subtitle = f"{args.events:,} events each, 20 % disorder, two cores, from files"
-        draw(report.rows, unbounded, subtitle, RESULTS / "peers.png")
+        draw(report.rows, unbounded, "The same merge of three inputs", subtitle, RESULTS / "peers.png")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from bench.harness import Measured
 OURS, STREAMS, BATCHES = "#c2410c", "#1d4ed8", "#93c5fd"
 
 
-def draw(rows: list[Measured], batches: frozenset[str], subtitle: str, path: Path) -> None:
+def draw(rows: list[Measured], batches: frozenset[str], title: str, subtitle: str, path: Path) -> None:
     """Draw the rows. ``batches``: names of the rows that are not streams, in a paler colour."""
     rows = sorted(rows, key=lambda row: row.median)
     figure, axes = plt.subplots(figsize=(9.5, 1.6 + 0.45 * len(rows)), layout="constrained")
@@ -28,8 +28,8 @@ def draw(rows: list[Measured], batches: frozenset[str], subtitle: str, path: Pat
         axes.annotate(f"{row.median:,.0f}", (max(row.values), at), (6, 0), textcoords="offset points", va="center")
     axes.set_xscale("log")
     axes.set_xlim(min(min(row.values) for row in rows) / 3, max(max(row.values) for row in rows) * 4)
-    axes.set_xlabel("input elements a second (median; the line is the range)")
-    axes.set_title(f"The same merge of three inputs\n{subtitle}", loc="left", fontsize=11)
+    axes.set_xlabel(f"{rows[0].unit.removesuffix('/s')} of the input a second (median; the line is the range)")
+    axes.set_title(f"{title}\n{subtitle}", loc="left", fontsize=11)
     axes.grid(axis="x", which="both", alpha=0.25)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bench.peers.__main__ import run
 from bench.peers.check import verdict
 from bench.peers.job import DELAY_MS, INPUTS
 from bench.peers.lmerge_job import engines
 from bench.peers.recording import record
+from bench.peers.runner import run
 
 EVENTS = 3_000
 
@@ -60,12 +60,12 @@ def test_missing_and_doubled_events_are_counted(data: Path, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("engine", engines())
 def test_the_job_of_lmerge_gives_the_reference(engine: str, data: Path) -> None:
-    ran = run("lmerge", engine, sys.executable, data, repeats=1)
+    ran = run("bench.peers.lmerge_job", engine, sys.executable, data, 1, verdict)
     assert ran.wrong == ""
     assert len(ran.seconds) == 1
 
 
 def test_a_job_that_fails_is_not_timed(data: Path) -> None:
-    ran = run("lmerge", "python", sys.executable, data / "nowhere", repeats=1)
+    ran = run("bench.peers.lmerge_job", "python", sys.executable, data / "nowhere", 1, verdict)
     assert ran.wrong.startswith("exit 1: ")
     assert not ran.seconds
