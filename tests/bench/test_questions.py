@@ -137,7 +137,7 @@ def test_help_shows_the_question_and_the_options_and_measures_nothing(
         pytest.importorskip("pyspark")
     if name.startswith("core_"):
         pytest.importorskip("lmerge._native")
-    module = import_module("bench.peers.__main__" if name == "peers" else f"bench.{name}")
+    module = import_module(f"bench.{name}.__main__" if name in ("peers", "counts") else f"bench.{name}")
     monkeypatch.setattr(sys, "argv", [f"bench/{name}.py", "--help"])
     with pytest.raises(SystemExit) as ended:
         module.main()
