@@ -50,11 +50,19 @@ class ProgressRule:
 class StreamEntrance:
     """Makes checked batches of a source's changes. ``rule`` None: the source declares its stable points.
 
-    ``dropped`` and ``moved`` count late changes.
+    ``has_points``: every event of the source lasts one unit of time. ``dropped`` and ``moved`` count late changes.
     """
 
-    def __init__(self, name: str, rule: ProgressRule | None = None, late: LatePolicy = LatePolicy.FAIL) -> None:
+    def __init__(
+        self,
+        name: str,
+        rule: ProgressRule | None = None,
+        late: LatePolicy = LatePolicy.FAIL,
+        *,
+        has_points: bool = False,
+    ) -> None:
         self.name = name
+        self._has_points = has_points
         self.live = OpenEvents(name)
         self.dropped = self.moved = 0
         self._rule, self._late = rule, late
@@ -80,6 +88,9 @@ class StreamEntrance:
                         f"source {self.name!r} declares stable({item}), and a rule makes its stable points"
                     )
             else:
+                if self._has_points and item.new - item.vs not in (0, 1):
+                    came = f"this one has [{show_time(item.vs)}, {show_time(item.new)})"
+                    raise InputViolation("no-point", self.name, str(item), "events of one unit of time", came)
                 change = self._admitted(item)
                 if change is not None:
                     self.live.apply(change)

@@ -18,6 +18,7 @@ from lmerge.temporal.changes import NOTHING_CHANGES, Change, Delta, Lifetime
 from lmerge.temporal.entrance import LatePolicy, ProgressRule, StreamEntrance
 from lmerge.temporal.plan.compiling import CompiledPlan, compile_plan
 from lmerge.temporal.plan.nodes import PlanNode
+from lmerge.temporal.plan.sources import SourceShape
 from lmerge.temporal.row_forms import RowForms
 
 Item: TypeAlias = Change | int
@@ -43,12 +44,13 @@ class QueryRun:
         self.outputs = tuple(outputs)
         settings = settings or {}
         names = [source.label for source in self.plan.sources]
+        points = [source.label for source in self.plan.sources if source.shape is SourceShape.POINT]
         unknown = [name for name in settings if name not in names]
         if unknown:
             raise UsageError(f"the plan has no source {unknown[0]!r:.64}; it has {', '.join(names)}")
         self._places = {name: place for place, name in enumerate(names)}
         self.entrances = {
-            name: StreamEntrance(name, chosen.rule, chosen.late)
+            name: StreamEntrance(name, chosen.rule, chosen.late, has_points=name in points)
             for name in names
             for chosen in (settings.get(name, SourceSettings()),)
         }

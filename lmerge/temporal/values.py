@@ -21,7 +21,7 @@ and None behind all values. It is the same for every implementation, and is no o
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
@@ -45,7 +45,12 @@ def canonical_float(value: float) -> float:
 
 def order_key(schema: Schema) -> OrderKey:
     """Return a function of a row whose results Python orders as rows are ordered."""
-    keys = [_column_key(column) for column in schema.columns]
+    return order_of(schema.columns)
+
+
+def order_of(columns: Iterable[Column]) -> OrderKey:
+    """Return the key of rows with these columns, as ``order_key``; there may be none."""
+    keys = [_column_key(column) for column in columns]
     if not any(keys):
         return _as_it_is
     return lambda row: tuple(value if key is None else key(value) for key, value in zip(keys, row, strict=True))

@@ -7,10 +7,10 @@ import random
 from collections.abc import Sequence
 
 import pytest
-from temporal_world import StreamTable, cut, random_stream
+from temporal_world import Item, StreamTable, cut, random_stream
 
 from lmerge.core.elements import INF
-from lmerge.core.properties import INSERT_ONLY, KEY, ORDERED, STRICTLY_ORDERED, Properties
+from lmerge.core.properties import DETERMINISTIC_TIES, INSERT_ONLY, KEY, ORDERED, STRICTLY_ORDERED, Properties
 from lmerge.errors import UsageError
 from lmerge.temporal.changes import Change, Delta
 from lmerge.temporal.errors import PlanError
@@ -20,6 +20,7 @@ from lmerge.temporal.plan.json_format import fingerprint, plan_from_json, plan_t
 from lmerge.temporal.plan.properties import algorithm_of, derive, explain
 from lmerge.temporal.plan.showing import mermaid, tree
 from lmerge.temporal.plan.stream import Stream, aggregate, count, source
+from lmerge.temporal.values import Values
 
 FLIGHTS = {"origin": "string", "delay": "float(1)?", "number": "int"}
 NUMBERS = {"a": "int", "b": "int"}
@@ -67,6 +68,18 @@ def numbers(*promises: str, name: str = "numbers") -> Stream:
         (lambda: source("s", FLIGHTS, promises=["orderly"]), "orderly"),
         (lambda: compile_plan([flights().union(source("flights", FLIGHTS, promises=[KEY])).node]), "named 'flights'"),
         (lambda: flights()["gate"], "flights has no column 'gate'"),
+        (lambda: flights().edges("gate"), "edges.*gate"),
+        (lambda: flights().edges("origin", lasts=0), "edges: a sample lasts 0"),
+        (lambda: flights().edges("origin", ties="first"), "'first' is not a rule for ties: there are last, error"),
+        (lambda: flights().as_of(numbers(), {"origin": "a"}), "as_of: origin is string.*cast one of them"),
+        (lambda: flights().as_of(flights(), "origin", within=-1), "as_of: a sample holds within -1"),
+        (lambda: flights().as_of(flights(), "origin", how="full"), "inner or left, not full"),
+        (lambda: flights().as_of(flights(), "gate"), "as_of.*gate"),
+        (lambda: flights().as_of(flights(), "origin", suffix=""), "both streams have the column 'origin'"),
+        (lambda: flights().join(flights(), where=lit(True), pairs_max=0), "join: pairs_max is 0"),
+        (lambda: source("s", FLIGHTS, shape="line"), "'line' is not a shape of events"),
+        (lambda: source("s", FLIGHTS, shape="point", by="origin"), "source 's' has point events"),
+        (lambda: source("s", FLIGHTS, shape="edge", by="gate"), "gate"),
     ],
 )
 def test_what_does_not_fit_is_an_error_where_it_is_built(build: object, message: str) -> None:
@@ -89,6 +102,15 @@ def test_a_plan_is_printed_as_a_tree_and_as_a_picture() -> None:
         "│        └─ flights (origin: string, delay: float(1)?, number: int)",
         "└─ n=count() in snapshot, final",
         "   └─ select origin, twice=col.delay * 2 (as above)",
+    ]
+    shaped = source("s", NUMBERS, shape="edge", by="a").as_of(numbers().coalesce().cleanse(), "a", within=3, how="left")
+    assert tree(shaped.node).splitlines() == [
+        "left as-of join on col.a == col.a, within 3",
+        "├─ edges by col.a",
+        "│  └─ s (a: int, b: int, edge events)",
+        "└─ cleanse",
+        "   └─ coalesce",
+        "      └─ numbers (a: int, b: int)",
     ]
     drawn = mermaid({"late <flights>": joined.node})
     assert drawn.startswith("flowchart TD\n")
@@ -113,6 +135,12 @@ def every_kind() -> dict[str, Stream]:
         "joined": joined.named("both"),
         "without": numbers().without(numbers(name="others"), on=["a", "b"]),
         **{f"window {at}": window for at, window in enumerate(windows)},
+        "edges": numbers().edges(["a", col.b // 2], lasts=9, ties="error"),
+        "signal": source("signal", NUMBERS, shape="edge", by="a").edges(),
+        "points": source("points", NUMBERS, shape="point").points().coalesce().cleanse(),
+        "as of": numbers().as_of(numbers(name="others"), {"a": "b"}, within=5, how="left", suffix="_then"),
+        "latest": numbers().as_of(numbers(name="others")),
+        "theta": numbers().join(numbers(name="others"), where=col.a < col.b_right, pairs_max=50),
         "nested": source("n", {"s": "string?", "l": "list<int?>", "t?": {"u": "timestamp", "v": "decimal(2)"}}),
     }
 
@@ -221,6 +249,19 @@ PROMISING: Sequence[tuple[str, Stream, str]] = [
     ("union", numbers(INSERT_ONLY, ORDERED).union(numbers(INSERT_ONLY, ORDERED, name="others")), "r4"),
     ("a filter of order", numbers(INSERT_ONLY, STRICTLY_ORDERED).where(col.a > 0).select("a"), "r0"),
     ("a column that is lost", numbers(KEY).select("a"), "r4"),
+    ("columns that can be computed back", numbers(KEY).select(c=col.a + 1, d=-col.b, e=lit(0)), "r3"),
+    ("a group's key alone", grouped(numbers(), "eager").select("a"), "r3"),
+    ("a count without its group", grouped(numbers(), "eager").select("n"), "r4"),
+    ("samples", numbers().edges("a"), "r3"),
+    ("samples by key and start", numbers().edges("a", lasts=4).select("a"), "r3"),
+    ("samples of a computed signal", numbers().edges(col.a // 2).select("b"), "r4"),
+    ("what is present", numbers().coalesce(), "r3"),
+    ("cleansed", numbers().cleanse(), "r1"),
+    ("cleansed, and shifted", numbers().cleanse().shift(3).where(col.b > 0), "r1"),
+    ("the latest sample", numbers(KEY).as_of(numbers(name="others"), "a", how="left"), "r3"),
+    ("the latest sample of events without a key", numbers().as_of(numbers(KEY, name="others"), "a"), "r4"),
+    ("ties in any batch", numbers(INSERT_ONLY, ORDERED, DETERMINISTIC_TIES).where(col.b > 0), "r2"),
+    ("ties of a source", numbers(INSERT_ONLY, ORDERED, DETERMINISTIC_TIES), "r1"),
 ]
 
 
@@ -241,6 +282,20 @@ def in_order(random_: random.Random, count_of: int) -> list[Delta]:
     return [*batches, Delta([], INF)]
 
 
+def keyed(stream: Sequence[Item]) -> list[Item]:
+    """Return a stream without what would make two events of one row and start."""
+    ends: dict[tuple[Values, int], int] = {}
+    kept: list[Item] = []
+    for item in stream:
+        if isinstance(item, Change):
+            row, vs, old, new = item
+            if ends.get((row, vs), vs) != old:
+                continue
+            ends[row, vs] = new
+        kept.append(item)
+    return kept
+
+
 def _has(batches: Sequence[Delta], stable: int) -> bool:
     return any(delta.stable is not None and delta.stable >= stable for delta in batches)
 
@@ -254,8 +309,9 @@ def test_runs_keep_what_is_promised(name: str, stream: Stream, algorithm: str) -
         random_ = random.Random(seed)
         graph, table, order = plan.graph(), StreamTable(), Order()
         streams = [
-            in_order(random_, 15) if is_ordered else cut(random_, random_stream(random_, 25, rows=ROWS))
-            for _ in plan.sources
+            in_order(random_, 15) if is_ordered else cut(random_, keyed(stream) if KEY in one.promises else stream)
+            for one in plan.sources
+            for stream in (random_stream(random_, 25, rows=ROWS),)
         ]
         for at in range(max(map(len, streams))):
             step = [stream[at] if at < len(stream) else Delta([]) for stream in streams]

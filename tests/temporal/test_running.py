@@ -128,3 +128,29 @@ def test_a_rule_makes_the_stable_points_of_a_source() -> None:
     for step in run.end():
         table.apply(Delta(step["n"].changes, step["n"].stable))
     assert sum(table.events.values()) == 7
+
+
+def test_a_signal_is_its_samples_each_until_the_next_one() -> None:
+    signal = source("signal", {"a": "int", "b": "int"}, shape="edge", by="a")
+    samples = [
+        Change((0, 5), 1, 1, INF),
+        Change((0, 6), 9, 9, 10),
+        Change((1, 7), 4, 4, 5),
+        9,
+        Change((0, 4), 9, 9, 11),
+    ]
+    assert collect(signal.node, {"signal": samples}) == [
+        Lifetime((0, 5), 1, 9),
+        Lifetime((1, 7), 4, INF),
+        Lifetime((0, 6), 9, INF),
+    ]
+
+
+def test_a_source_of_points_has_nothing_else() -> None:
+    points = source("points", {"a": "int"}, shape="point")
+    kept = [Change((0,), 1, 1, 2), Change((1,), 5, 5, 6), Change((1,), 5, 6, 5)]
+    assert collect(points.node, {"points": kept}) == [Lifetime((0,), 1, 2)]
+    run = QueryRun({"result": points.node})
+    for wrong in (Change((0,), 1, 1, 3), Change((0,), 1, 1, INF)):
+        with pytest.raises(InputViolation, match="'points' broke its promise .no-point.*events of one unit of time"):
+            run.take("points", [wrong])

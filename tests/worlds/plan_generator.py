@@ -20,7 +20,7 @@ from temporal_world import Item, random_stream
 from lmerge.core.elements import INF
 from lmerge.temporal.expressions.surface import Expression, coalesce, col, lit, when
 from lmerge.temporal.operators.join import JoinKind
-from lmerge.temporal.plan.joins import JoinNode
+from lmerge.temporal.plan.joins import AsOfJoinNode, JoinNode
 from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.plan.stream import GroupedStream, Stream, WindowCall, WindowedStream, aggregate, count, source
 from lmerge.temporal.values import NAN, Values
@@ -103,7 +103,7 @@ def ended(history: Sequence[SourceItem], names: Sequence[str]) -> list[SourceIte
 
 def joins_of(node: PlanNode) -> int:
     """Return the number of joins that rows of a node have gone through, counted as often as they are read."""
-    return isinstance(node, JoinNode) + sum(map(joins_of, node.reads))
+    return isinstance(node, (JoinNode, AsOfJoinNode)) + sum(map(joins_of, node.reads))
 
 
 def _drawn(random_: Random, streams: Sequence[Stream]) -> Stream:
@@ -218,6 +218,23 @@ def _joined(random_: Random, stream: Stream, others: Sequence[Stream]) -> Stream
     return stream.join(other, {left: right}, where=where, how=how)
 
 
+def _sampled(random_: Random, stream: Stream, others: Sequence[Stream]) -> Stream | None:
+    by = [name for name in columns_of(stream, "int", "string", "bool") if random_.random() < 0.6]
+    lasts = random_.choice((None, 1, 4))
+    if random_.random() < 0.4:
+        return stream.edges(by, lasts=lasts)
+    other = random_.choice(others)
+    clash = set(stream.schema.names) | set(other.schema.names)
+    if any(f"{name}_right" in clash for name in other.schema.names):
+        return None
+    on = [name for kind in ("int", "string") for name in columns_of(stream, kind) if name in columns_of(other, kind)]
+    return stream.as_of(other, on[:1], within=lasts, how=random_.choice(("inner", "left")))
+
+
+def _shaped(random_: Random, stream: Stream, others: Sequence[Stream]) -> Stream:
+    return stream.coalesce() if random_.random() < 0.5 else stream.cleanse()
+
+
 def _windowed(random_: Random, stream: Stream, others: Sequence[Stream]) -> Stream:
     windows = _windows(random_, _grouped(random_, stream))
     calls = {f"r{at}": _call(random_, stream) for at in range(1, random_.randint(2, 3))}
@@ -263,6 +280,8 @@ STEPS: list[tuple[Step, int]] = [
     (_altered, 3),
     (_united, 2),
     (_joined, 4),
+    (_sampled, 3),
+    (_shaped, 2),
     (_windowed, 6),
 ]
 """What makes a stream of others, with weights."""

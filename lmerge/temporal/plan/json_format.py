@@ -14,8 +14,9 @@ from typing import Any, Final
 from lmerge.errors import LmergeError
 from lmerge.temporal.errors import PlanError
 from lmerge.temporal.plan.compiling import in_order
-from lmerge.temporal.plan.joins import JoinNode
+from lmerge.temporal.plan.joins import AsOfJoinNode, JoinNode
 from lmerge.temporal.plan.nodes import PlanNode
+from lmerge.temporal.plan.shaping import CleanseNode, CoalesceNode, EdgesNode
 from lmerge.temporal.plan.sources import SourceNode
 from lmerge.temporal.plan.spans import FilterNode, LifetimeNode, SelectNode, UnionNode
 from lmerge.temporal.plan.windows import AggregateNode
@@ -24,7 +25,20 @@ VERSION: Final = 1
 _MARK: Final = "lmerge_plan"
 
 KINDS: Final[Mapping[str, type[PlanNode]]] = {
-    node.kind: node for node in (SourceNode, FilterNode, SelectNode, LifetimeNode, UnionNode, JoinNode, AggregateNode)
+    node.kind: node
+    for node in (
+        SourceNode,
+        FilterNode,
+        SelectNode,
+        LifetimeNode,
+        EdgesNode,
+        CoalesceNode,
+        CleanseNode,
+        UnionNode,
+        JoinNode,
+        AsOfJoinNode,
+        AggregateNode,
+    )
 }
 _COMMON: Final = frozenset(("id", "kind", "reads", "label"))
 

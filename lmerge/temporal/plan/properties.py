@@ -2,12 +2,16 @@
 
 A promise is derived from those of the sources through the tree: by operator, window, form and parameters. What is
 derived is what a replica promises to the merge, so a rule promises only what every run keeps.
+
+``deterministic-ties`` is lost by an operator whose input's ties come in several batches: an operator orders its output
+within a batch, so where batches are cut would decide the order of ties. A window of a grid and cleanse emit all events
+of one start in one batch (``is_tied``), and operators event by event keep that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from lmerge.core.properties import (
@@ -22,11 +26,13 @@ from lmerge.core.properties import (
     choose,
     closure,
 )
-from lmerge.temporal.expressions.properties import plain_column
+from lmerge.temporal.expressions.injectivity import kept_columns
+from lmerge.temporal.expressions.properties import columns_read
 from lmerge.temporal.operators.join import JoinKind
 from lmerge.temporal.plan.compiling import in_order
-from lmerge.temporal.plan.joins import JoinNode
+from lmerge.temporal.plan.joins import AsOfJoinNode, JoinNode
 from lmerge.temporal.plan.nodes import PlanNode
+from lmerge.temporal.plan.shaping import CleanseNode, CoalesceNode, EdgesNode
 from lmerge.temporal.plan.sources import SourceNode
 from lmerge.temporal.plan.spans import FilterNode, LifetimeNode, SelectNode, UnionNode
 from lmerge.temporal.plan.windows import AggregateNode
@@ -36,22 +42,27 @@ from lmerge.temporal.windows.policies import Form
 
 @dataclass(frozen=True)
 class Derived:
-    """What a node's stream promises. ``keeps``: columns of which the values with the start are unique; None: none are.
+    """What a node's stream promises. ``reason``: why, for people.
 
-    ``reason``: why, for people.
+    ``key``: columns whose values are unique with the start, if the stream promises a key. ``is_tied``: all events of
+    one start come in one batch.
     """
 
     promises: Properties
     reason: str
+    key: frozenset[str] = frozenset()
+    is_tied: bool = False
 
 
 def derive(node: PlanNode) -> dict[PlanNode, Derived]:
     """Return what every node of a plan promises, in the order of their computation."""
     found: dict[PlanNode, Derived] = {}
     for one in in_order([node]):
-        inputs = [closure(found[read].promises) for read in one.reads]
-        promises, reason = _RULES[type(one)](one, inputs)
-        found[one] = Derived(closure(promises), reason)
+        made = _RULES[type(one)](one, [found[read] for read in one.reads])
+        promises = closure(made.promises)
+        # Strictly ordered: starts alone are unique.
+        key = frozenset() if STRICTLY_ORDERED in promises else made.key
+        found[one] = replace(made, promises=promises, key=key if KEY in promises else frozenset())
     return found
 
 
@@ -71,76 +82,117 @@ def explain(node: PlanNode) -> str:
     return "\n".join([*lines, f"algorithm {choice.case.algorithm}: {choice.reason}"])
 
 
-Rule = Callable[[PlanNode, list[Properties]], tuple[Properties, str]]
+Rule = Callable[[PlanNode, Sequence[Derived]], Derived]
 
 
-def _of_source(node: PlanNode, inputs: list[Properties]) -> tuple[Properties, str]:
+def _of_source(node: PlanNode, inputs: Sequence[Derived]) -> Derived:
     assert isinstance(node, SourceNode)
-    return node.promises, "its source promises it" if node.promises else "its source promises nothing"
+    why = "its source promises it" if node.promises else "its source promises nothing"
+    return Derived(node.promises, why, frozenset(node.schema.names))
 
 
-def _of_filter(node: PlanNode, inputs: list[Properties]) -> tuple[Properties, str]:
-    return inputs[0], "a filter keeps what its input promises"
-
-
-def _of_select(node: PlanNode, inputs: list[Properties]) -> tuple[Properties, str]:
-    assert isinstance(node, SelectNode)
-    kept = {plain_column(expression) for _, expression in node.columns}
-    lost = [name for name in node.input_schema.names if name not in kept]
-    if not lost or STRICTLY_ORDERED in inputs[0]:
-        return inputs[0], "all columns are kept" if not lost else "starts are unique, so rows cannot collapse"
-    # Rows that differ in a column that is left out become equal: their order among equal starts can differ.
-    return inputs[0] - {KEY, DETERMINISTIC_TIES}, f"rows that differ in {lost[0]} alone become equal"
-
-
-def _of_lifetime(node: PlanNode, inputs: list[Properties]) -> tuple[Properties, str]:
-    assert isinstance(node, LifetimeNode)
-    if node.alteration == "at_end":
-        kept = inputs[0] & {INSERT_ONLY}
-        return (
-            NOTHING,
-            "events come in the order of their ends, and several of a row can end together" if kept else "as its input",
+def _kept(given: Derived, reason: str, lost: Properties = NOTHING) -> Derived:
+    """Return what an operator event by event keeps of its input's promises, less what it loses."""
+    promises = given.promises - lost
+    if DETERMINISTIC_TIES in promises and STRICTLY_ORDERED not in promises and not given.is_tied:
+        return replace(
+            given,
+            promises=promises - {DETERMINISTIC_TIES},
+            reason=f"{reason}; ties of its input can come in several batches, and are ordered in each",
         )
+    return replace(given, promises=promises, reason=reason)
+
+
+def _of_filter(node: PlanNode, inputs: Sequence[Derived]) -> Derived:
+    return _kept(inputs[0], "a filter keeps what its input promises")
+
+
+def _of_select(node: PlanNode, inputs: Sequence[Derived]) -> Derived:
+    assert isinstance(node, SelectNode)
+    (given,) = inputs
+    if STRICTLY_ORDERED in given.promises:
+        return _kept(given, "starts are unique, so rows cannot collapse")
+    kept = {name: kept_columns([one], node.input_schema) & given.key for name, one in node.columns}
+    lost = [name for name in node.input_schema.names if name in given.key.difference(*kept.values())]
+    if lost or KEY not in given.promises:
+        # Rows that differ in a column that is left out become equal.
+        reason = f"rows that differ in {lost[0]} alone become equal" if lost else "each event keeps its start"
+        return _kept(given, reason, frozenset({KEY}))
+    key = frozenset(name for name, of_key in kept.items() if of_key)
+    return replace(_kept(given, f"what is unique can be computed back from {', '.join(sorted(key))}"), key=key)
+
+
+def _of_lifetime(node: PlanNode, inputs: Sequence[Derived]) -> Derived:
+    assert isinstance(node, LifetimeNode)
+    (given,) = inputs
+    if node.alteration == "at_end":
+        return Derived(NOTHING, "events come in the order of their ends, and several of a row can end together")
     if node.alteration == "set_duration":
-        return inputs[0], "starts are those of the input, and ends follow from them"
-    return inputs[0], "starts are those of the input, in its order"
+        return _kept(given, "starts are those of the input, and ends follow from them")
+    return _kept(given, "starts are those of the input, in its order")
 
 
-def _of_union(node: PlanNode, inputs: list[Properties]) -> tuple[Properties, str]:
+def _of_edges(node: PlanNode, inputs: Sequence[Derived]) -> Derived:
+    assert isinstance(node, EdgesNode)
+    known = frozenset(name for one in node.by for name in columns_read(one))
+    return Derived(frozenset({KEY}), "one event of a signal for each start; its end moves when the next comes", known)
+
+
+def _of_coalesce(node: PlanNode, inputs: Sequence[Derived]) -> Derived:
+    return Derived(
+        frozenset({KEY}), "stretches of a row are apart; one that grows is adjusted", frozenset(node.schema.names)
+    )
+
+
+def _of_cleanse(node: PlanNode, inputs: Sequence[Derived]) -> Derived:
+    (given,) = inputs
+    kept = given.promises & {KEY, STRICTLY_ORDERED}
+    promises = frozenset({INSERT_ONLY, ORDERED, DETERMINISTIC_TIES}) | kept
+    return Derived(promises, "each event once when it is final, in order of start and row", given.key, is_tied=True)
+
+
+def _of_union(node: PlanNode, inputs: Sequence[Derived]) -> Derived:
     if len(inputs) == 1:
-        return inputs[0], "a union of one stream"
-    common = frozenset.intersection(*inputs)
-    return common & {INSERT_ONLY}, "streams are interleaved, and can have the same events"
+        return _kept(inputs[0], "a union of one stream")
+    common = frozenset.intersection(*(given.promises for given in inputs))
+    return Derived(common & {INSERT_ONLY}, "streams are interleaved, and can have the same events")
 
 
-def _of_join(node: PlanNode, inputs: list[Properties]) -> tuple[Properties, str]:
+def _of_join(node: PlanNode, inputs: Sequence[Derived]) -> Derived:
     assert isinstance(node, JoinNode)
-    both = inputs[0] & inputs[1]
-    key = both & {KEY}
+    both = inputs[0].promises & inputs[1].promises
     if node.how is JoinKind.INNER:
         # A pair starts with the later of its two events, so pairs do not come in the order of one input.
         kept = both & {INSERT_ONLY}
         if KEY in both:
-            return kept, "two events of a row can overlap one partner and give one row and start twice"
-        return kept, "pairs come when the later event does"
-    return NOTHING, "parts without a partner are adjusted when one comes" if key else "parts are adjusted"
+            return Derived(kept, "two events of a row can overlap one partner and give one row and start twice")
+        return Derived(kept, "pairs come when the later event does")
+    key = "parts without a partner are adjusted when one comes"
+    return Derived(NOTHING, key if KEY in both else "parts are adjusted")
 
 
-def _of_aggregate(node: PlanNode, inputs: list[Properties]) -> tuple[Properties, str]:
+def _of_as_of(node: PlanNode, inputs: Sequence[Derived]) -> Derived:
+    assert isinstance(node, AsOfJoinNode)
+    left = inputs[0]
+    reason = "one event at most for each left event; its sample can come later"
+    return Derived(left.promises & {KEY}, reason, left.key)
+
+
+def _of_aggregate(node: PlanNode, inputs: Sequence[Derived]) -> Derived:
     assert isinstance(node, AggregateNode)
-    keys = f"one row for each {'group and ' if node.keys else ''}window"
-    is_in_order = node.form is Form.WATERMARK and {INSERT_ONLY, ORDERED} <= inputs[0]
+    each = f"one row for each {'group and ' if node.keys else ''}window"
+    key = frozenset(name for name, _ in node.keys)
+    is_in_order = node.form is Form.WATERMARK and {INSERT_ONLY, ORDERED} <= inputs[0].promises
     if node.form is not Form.FINAL and not (is_in_order and isinstance(node.window, Hopping)):
-        return frozenset({KEY}), f"{keys}; the form {node.form} revises"
+        return Derived(frozenset({KEY}), f"{each}; the form {node.form} revises", key)
     if not node.keys:
-        return frozenset({INSERT_ONLY, STRICTLY_ORDERED}), f"{keys}, emitted once in order"
+        return Derived(frozenset({INSERT_ONLY, STRICTLY_ORDERED}), f"{each}, emitted once in order", key)
     if isinstance(node.window, Hopping):
-        return (
-            frozenset({INSERT_ONLY, ORDERED, KEY, DETERMINISTIC_TIES}),
-            f"{keys}, emitted once in order of the window, then of the row",
-        )
+        promises = frozenset({INSERT_ONLY, ORDERED, KEY, DETERMINISTIC_TIES})
+        return Derived(promises, f"{each}, emitted once in order of the window, then of the row", key, is_tied=True)
     ends = "their ends" if isinstance(node.window, Snapshots) else "the last of their events"
-    return frozenset({INSERT_ONLY, KEY}), f"{keys}, emitted once, but windows of groups come in order of {ends}"
+    reason = f"{each}, emitted once, but windows of groups come in order of {ends}"
+    return Derived(frozenset({INSERT_ONLY, KEY}), reason, key)
 
 
 _RULES: Final[Mapping[type[PlanNode], Rule]] = {
@@ -148,7 +200,11 @@ _RULES: Final[Mapping[type[PlanNode], Rule]] = {
     FilterNode: _of_filter,
     SelectNode: _of_select,
     LifetimeNode: _of_lifetime,
+    EdgesNode: _of_edges,
+    CoalesceNode: _of_coalesce,
+    CleanseNode: _of_cleanse,
     UnionNode: _of_union,
     JoinNode: _of_join,
+    AsOfJoinNode: _of_as_of,
     AggregateNode: _of_aggregate,
 }

@@ -10,7 +10,20 @@ from lmerge.core.properties import Properties, parse_properties
 from lmerge.temporal.errors import PlanError
 from lmerge.temporal.operators.operator import PlanOperator
 from lmerge.temporal.plan.nodes import PlanNode
+from lmerge.text_enum import TextEnum
 from lmerge.wire.schema import Column, Schema, parse_schema
+
+
+class SourceShape(TextEnum):
+    """What the lifetimes of a source's events are (II.B).
+
+    ``interval``: any. ``point``: one unit of time. ``edge``: each event is a sample of a signal, and only its start
+    counts; the plan extends it to the next one.
+    """
+
+    INTERVAL = "interval"
+    POINT = "point"
+    EDGE = "edge"
 
 
 @dataclass(frozen=True)
@@ -21,6 +34,7 @@ class SourceNode(PlanNode):
 
     columns: Schema
     promises: Properties = frozenset()
+    shape: SourceShape = SourceShape.INTERVAL
 
     def __post_init__(self) -> None:
         if not self.label:
@@ -35,18 +49,21 @@ class SourceNode(PlanNode):
     @property
     def shown(self) -> str:
         promised = f", promises {', '.join(sorted(self.promises))}" if self.promises else ""
-        return f"{self.label} ({self.columns}{promised})"
+        shape = "" if self.shape is SourceShape.INTERVAL else f", {self.shape} events"
+        return f"{self.label} ({self.columns}{shape}{promised})"
 
     def operator(self, name: str) -> PlanOperator:
         raise PlanError(f"{name} is a source: nothing computes it")
 
     def fields(self) -> dict[str, Any]:
-        return {"columns": fields_of_schema(self.columns), "promises": sorted(self.promises)}
+        columns = fields_of_schema(self.columns)
+        return {"columns": columns, "promises": sorted(self.promises), "shape": str(self.shape)}
 
     @classmethod
     def of_fields(cls, reads: Sequence[PlanNode], label: str, fields: Mapping[str, Any]) -> SourceNode:
         columns = schema_of_fields(fields["columns"])
-        return cls(tuple(reads), label, columns, parse_properties(fields.get("promises", ())))
+        shape = SourceShape(fields.get("shape", SourceShape.INTERVAL))
+        return cls(tuple(reads), label, columns, parse_properties(fields.get("promises", ())), shape)
 
 
 def fields_of_schema(schema: Schema) -> list[Any]:

@@ -10,16 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from lmerge.core.properties import parse_properties
 from lmerge.temporal.errors import PlanError
 from lmerge.temporal.expressions.surface import Expression, Operand, col, lit
 from lmerge.temporal.expressions.tree import ColumnReference, Node
-from lmerge.temporal.operators.join import JoinKind
-from lmerge.temporal.plan.joins import JoinNode
+from lmerge.temporal.operators.edges import SampleTies
+from lmerge.temporal.operators.join import PAIRS_MAX, JoinKind
+from lmerge.temporal.plan.joins import AsOfJoinNode, JoinNode, KeyPairs
 from lmerge.temporal.plan.nodes import PlanNode
-from lmerge.temporal.plan.sources import SourceNode
+from lmerge.temporal.plan.shaping import CleanseNode, CoalesceNode, EdgesNode
+from lmerge.temporal.plan.sources import SourceNode, SourceShape
 from lmerge.temporal.plan.spans import FilterNode, LifetimeNode, SelectNode, UnionNode
 from lmerge.temporal.plan.windows import AggregateCall, AggregateNode
 from lmerge.temporal.windows.kinds import CountedEnd, CountWindows, Hopping, Snapshots, WindowKind
@@ -34,9 +36,33 @@ DAY: Final = 24 * HOUR
 Choice = TypeVar("Choice", bound=Enum)
 
 
-def source(name: str, schema: SchemaLike, *, promises: Iterable[str] = ()) -> Stream:
-    """Return the stream of a source. ``promises``: its properties, such as ``ordered``, checked when it runs."""
-    return Stream(SourceNode((), name, parse_schema(schema), parse_properties(promises)))
+Columns: TypeAlias = "Expression | str | Iterable[Expression | str]"
+"""Columns by name, or expressions, of one stream: one or several."""
+
+Equal: TypeAlias = "str | Iterable[str] | Mapping[str, str]"
+"""Columns of two streams that are equal: names that both have, or a mapping of a left to a right name."""
+
+
+def source(
+    name: str,
+    schema: SchemaLike,
+    *,
+    promises: Iterable[str] = (),
+    shape: SourceShape | str = SourceShape.INTERVAL,
+    by: Columns = (),
+) -> Stream:
+    """Return the stream of a source. ``promises``: its properties, such as ``ordered``, checked when it runs.
+
+    ``shape``: ``interval``; ``point`` for events of one unit of time; or ``edge`` for samples of signals, one for each
+    value of ``by``, each of which lasts until the next one.
+    """
+    chosen = _choice(SourceShape, shape, "a shape of events")
+    stream = Stream(SourceNode((), name, parse_schema(schema), parse_properties(promises), chosen))
+    if chosen is SourceShape.EDGE:
+        return stream.edges(by)
+    if _listed(by):
+        raise PlanError(f"source {name!r:.64} has {chosen} events; only edge events have a signal (by)")
+    return stream
 
 
 @dataclass(frozen=True)
@@ -96,8 +122,29 @@ class Stream:
         """Return an event of ``[Ve, Ve + amount)`` for each event that ends."""
         return self._altered("at_end", amount)
 
+    def points(self) -> Stream:
+        """Return an event of one unit of time at the start of each event."""
+        return self.set_duration(1)
+
     def _altered(self, alteration: str, amount: int) -> Stream:
         return Stream(LifetimeNode((self.node,), "", alteration, amount))
+
+    def edges(self, by: Columns = (), *, lasts: int | None = None, ties: SampleTies | str = SampleTies.LAST) -> Stream:
+        """Return each event from its start to the start of the next one with equal ``by``.
+
+        ``lasts``: how long one lasts at most. ``ties``: of two events of one start the later row is taken (``last``),
+        or they are an error when the plan runs (``error``).
+        """
+        nodes = tuple(ColumnReference(one) if isinstance(one, str) else one.node for one in _listed(by))
+        return Stream(EdgesNode((self.node,), "", nodes, _choice(SampleTies, ties, "a rule for ties"), lasts))
+
+    def coalesce(self) -> Stream:
+        """Return for each row the longest stretches of time in which it is there, once each."""
+        return Stream(CoalesceNode((self.node,), ""))
+
+    def cleanse(self) -> Stream:
+        """Return each event when it is final, in order of start and row."""
+        return Stream(CleanseNode((self.node,), ""))
 
     # Several streams.
 
@@ -108,30 +155,47 @@ class Stream:
     def join(
         self,
         other: Stream,
-        on: str | Iterable[str] | Mapping[str, str] = (),
+        on: Equal = (),
         *,
         where: Expression | None = None,
         how: JoinKind | str = JoinKind.INNER,
         suffix: str = "_right",
+        pairs_max: int = PAIRS_MAX,
     ) -> Stream:
         """Return pairs of events that are valid together.
 
         ``on``: columns that both have and that are equal, or a mapping of a left to a right name. ``where``: a
         predicate over the columns of both; a right one whose name is taken has ``suffix``. ``how``: inner, left, right,
-        full or anti (events of this stream, where there is no partner).
+        full or anti (events of this stream, where there is no partner). ``pairs_max``: how many pairs a step compares
+        at most; more end the query with LimitExceeded.
         """
-        pairs = (
-            on.items() if isinstance(on, Mapping) else [(name, name) for name in ([on] if isinstance(on, str) else on)]
-        )
-        keys = tuple((ColumnReference(left), ColumnReference(right)) for left, right in pairs)
+        kind = _choice(JoinKind, how, "a kind of join")
         predicate = None if where is None else where.node
-        return Stream(
-            JoinNode((self.node, other.node), "", _choice(JoinKind, how, "a kind of join"), keys, predicate, suffix)
-        )
+        return Stream(JoinNode((self.node, other.node), "", _equal(on), suffix, kind, predicate, pairs_max=pairs_max))
 
-    def without(self, other: Stream, on: str | Iterable[str] | Mapping[str, str] = ()) -> Stream:
-        """Return this stream where no event of another one has equal columns: an anti-join."""
-        return self.join(other, on, how=JoinKind.ANTI)
+    def without(self, other: Stream, on: Equal = (), *, where: Expression | None = None) -> Stream:
+        """Return this stream where no event of another one has equal columns and fulfils ``where``: an anti-join."""
+        return self.join(other, on, where=where, how=JoinKind.ANTI)
+
+    def as_of(
+        self,
+        other: Stream,
+        on: Equal = (),
+        *,
+        within: int | None = None,
+        how: JoinKind | str = JoinKind.INNER,
+        suffix: str = "_right",
+    ) -> Stream:
+        """Return each event with the latest event of another stream that has started when it starts.
+
+        ``on``, ``suffix``: as in ``join``. ``within``: how long ago that one started at most. ``how``: with ``left``
+        also the events without one, with missing values for its columns.
+        """
+        kind = _choice(JoinKind, how, "a kind of join")
+        if kind not in (JoinKind.INNER, JoinKind.LEFT):
+            raise PlanError(f"an as-of join is inner or left, not {kind}")
+        reads = (self.node, other.node)
+        return Stream(AsOfJoinNode(reads, "", _equal(on), suffix, kind is JoinKind.LEFT, within))
 
     # Windows.
 
@@ -231,6 +295,16 @@ def _node(value: Operand) -> Node:
     if isinstance(value, Expression):
         return value.node
     return lit(value).node
+
+
+def _listed(columns: Columns) -> list[Expression | str]:
+    return [columns] if isinstance(columns, (Expression, str)) else list(columns)
+
+
+def _equal(on: Equal) -> KeyPairs:
+    names = [on] if isinstance(on, str) else on
+    pairs = names.items() if isinstance(names, Mapping) else [(name, name) for name in names]
+    return tuple((ColumnReference(left), ColumnReference(right)) for left, right in pairs)
 
 
 def _named(column: Expression | str) -> tuple[str, Node]:

@@ -18,7 +18,7 @@ from lmerge.temporal.modules.arguments import Argument
 from lmerge.temporal.modules.builtin import bind_aggregate
 from lmerge.temporal.operators.operator import PlanOperator
 from lmerge.temporal.plan.nodes import PlanNode
-from lmerge.temporal.values import order_key
+from lmerge.temporal.values import order_key, order_of
 from lmerge.temporal.windows.group import WindowRules
 from lmerge.temporal.windows.kinds import CountedEnd, CountWindows, Hopping, Snapshots, WindowKind
 from lmerge.temporal.windows.module import WindowModule
@@ -129,7 +129,7 @@ class AggregateNode(PlanNode):
             self.window, self.module, Clip.NONE, self.stamp, self.form, order_key(self.input_schema), self.windows_max
         )
         keys = self.bound_keys
-        key_of, key_order = keys.evaluate if self.keys else None, order_key(Schema(tuple(keys.columns)))
+        key_of, key_order = keys.evaluate if self.keys else None, order_of(keys.columns)
         return WindowOperator(name, rules, order_key(self.schema), key_of, key_order)
 
     def fields(self) -> dict[str, Any]:
