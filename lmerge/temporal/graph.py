@@ -4,16 +4,22 @@ The graph has no cycles, and each step comes behind what it reads. A step that s
 (multicast). All of its readers get the same batch in the same step, stable included, so a diamond needs no queue and
 cannot wait for itself. Feedback goes the other way: what a step need not compute is the least that its readers do not
 need.
+
+A step that fails ends itself and what reads it, and nothing else: several queries can run in one graph.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 from lmerge.core.elements import NEG_INF
+from lmerge.errors import LmergeError
 from lmerge.temporal.changes import NOTHING_CHANGES, Delta
 from lmerge.temporal.operators.operator import PlanOperator
+
+Observer: TypeAlias = Callable[[int, Sequence[Delta], Delta], None]
+"""What is called for each step that computes something: its place, what it has read, and what came out."""
 
 
 class GraphStep(NamedTuple):
@@ -24,7 +30,10 @@ class GraphStep(NamedTuple):
 
 
 class OperatorGraph:
-    """Operators over ``sources`` streams. ``outputs``: the places that are read from outside."""
+    """Operators over ``sources`` streams. ``outputs``: the places that are read from outside.
+
+    ``failures``: by place, the error of a step that has failed, or of one that it reads. ``observer``: see there.
+    """
 
     def __init__(self, sources: int, steps: Sequence[GraphStep], outputs: Sequence[int]) -> None:
         places = sources + len(steps)
@@ -33,20 +42,37 @@ class OperatorGraph:
             assert all(0 <= place < sources + at for place in step.reads), f"{step.operator.name} reads a later step"
         assert all(0 <= place < places for place in outputs), "an output is no place"
         self.sources, self.steps, self.outputs = sources, tuple(steps), tuple(outputs)
+        self.failures: dict[int, LmergeError] = {}
+        self.observer: Observer | None = None
         self._needed = [NEG_INF] * len(self.outputs)
 
     def step(self, deltas: Sequence[Delta]) -> list[Delta]:
         """Take one batch of each source, and return one of each output. Raises what an operator raises."""
+        found = self.advance(deltas)
+        for error in self.failures.values():
+            raise error
+        return found
+
+    def advance(self, deltas: Sequence[Delta]) -> list[Delta]:
+        """Take one batch of each source, and return one of each output.
+
+        An operator that raises ends itself and what reads it (``failures``); no output of these changes any more.
+        """
         streams = [*deltas]
-        for operator, reads in self.steps:
-            read = [streams[place] for place in reads]
-            if all(delta.is_empty for delta in read):
-                streams.append(NOTHING_CHANGES)
-                continue
-            marks = [delta.mark for delta in read if delta.mark is not None]
-            found = operator.step(read)
-            streams.append(found._replace(mark=operator.mark_of(max(marks))) if marks else found)
-        return [streams[place] for place in self.outputs]
+        for place, (operator, reads) in enumerate(self.steps, self.sources):
+            read = [streams[source] for source in reads]
+            found = NOTHING_CHANGES
+            if not all(delta.is_empty for delta in read) and not (self.failures and self._has_failed(place, reads)):
+                try:
+                    found = _stepped(operator, read)
+                except LmergeError as error:
+                    self.failures[place] = error
+                else:
+                    if self.observer is not None:
+                        self.observer(place, read, found)
+            streams.append(found)
+        self._spread_failures()
+        return [NOTHING_CHANGES if place in self.failures else streams[place] for place in self.outputs]
 
     def fast_forward(self, output: int, t: int) -> list[int]:
         """Learn that an output needs no event that ends before ``t``; return the same for each source."""
@@ -79,3 +105,21 @@ class OperatorGraph:
     def live(self) -> int:
         """Return the number of events that the operators keep."""
         return sum(step.operator.live() for step in self.steps)
+
+    def _has_failed(self, place: int, reads: Sequence[int]) -> bool:
+        return place in self.failures or any(source in self.failures for source in reads)
+
+    def _spread_failures(self) -> None:
+        """Note the error of a step with all that read it."""
+        if not self.failures:
+            return
+        for place, (_, reads) in enumerate(self.steps, self.sources):
+            failed = next((self.failures[source] for source in reads if source in self.failures), None)
+            if failed is not None:
+                self.failures.setdefault(place, failed)
+
+
+def _stepped(operator: PlanOperator, read: Sequence[Delta]) -> Delta:
+    marks = [delta.mark for delta in read if delta.mark is not None]
+    found = operator.step(read)
+    return found._replace(mark=operator.mark_of(max(marks))) if marks else found
