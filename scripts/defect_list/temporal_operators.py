@@ -360,15 +360,15 @@ DEFECTS = (
     Defect(
         "windows: restored windows hold no stable point",
         f"{WINDOWS}/window_operator.py",
-        "            self._open.update(group.held.values())\n",
-        "            self._open.update(())\n",
+        "                self._wait(group, entry, group.closes_at(entry))\n",
+        "                self._look_later(group, entry, False, group.closes_at(entry))\n",
         f"{WINDOW_STATE}::test_a_restored_operator_goes_on_alike[snapshot-CountWithState-final]",
     ),
     Defect(
         "windows: time alone does not move a restored window",
         f"{WINDOWS}/window_operator.py",
-        "                    self._by_stable.add([entry.due_stable, group, start])\n",
-        "                    entry.due_stable += 0\n",
-        f"{WINDOW_STATE}::test_a_restored_operator_goes_on_alike[snapshot-CountWithState-final]",
+        "        self._look_later(group, entry, must, closes_at)\n",
+        "        _ = closes_at\n",
+        f"{WINDOW_STATE}::test_a_restored_operator_goes_on_alike[snapshot-CountWithState-eager]",
     ),
 )

@@ -31,8 +31,8 @@ DEFECTS = (
     Defect(
         "windows: the snapshot of a window forgets how many events it has",
         f"{WINDOWS}/window_state.py",
-        "        windows.append([start, entry.end, entry.events, ends, state, entry.due_mark, entry.due_stable])\n",
-        "        windows.append([start, entry.end, 1, ends, state, entry.due_mark, entry.due_stable])\n",
+        "        windows.append([start, entry.end, entry.events, ends, state])\n",
+        "        windows.append([start, entry.end, 1, ends, state])\n",
         f"{WINDOW_STATE}::test_a_restored_operator_goes_on_alike[tumbling-CountWithState-eager]",
     ),
 )

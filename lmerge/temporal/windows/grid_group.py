@@ -95,7 +95,7 @@ class GridGroup(WindowGroup):
 
     @property
     def first_end(self) -> int | None:
-        """The smallest end of an event that is kept until it has ended."""
+        """The smallest end of an event that is kept until it has ended, and longer than its windows."""
         return self.events.first_end if self.keeps_members else None
 
     def _entry(self, start: int) -> WindowEntry:
@@ -105,11 +105,14 @@ class GridGroup(WindowGroup):
         return entry
 
     def _starts(self, first: int, until: int) -> range:
-        """Return the starts of windows from ``first`` to below ``until``. Raises LimitExceeded if they are too many."""
-        count = max(0, -((first - until) // self._grid.hop))
-        if count > self.rules.windows_max:
-            raise LimitExceeded(
-                f"a step would open {count} windows of {self._grid.shown} in one group, "
-                f"more than {self.rules.windows_max} (windows_max)"
-            )
-        return range(first, until, self._grid.hop)
+        return starts_of(self._grid, first, until, self.rules.windows_max)
+
+
+def starts_of(grid: Hopping, first: int, until: int, windows_max: int) -> range:
+    """Return the starts of windows from ``first`` to below ``until``. Raises LimitExceeded if they are too many."""
+    count = max(0, -((first - until) // grid.hop))
+    if count > windows_max:
+        raise LimitExceeded(
+            f"a step would open {count} windows of {grid.shown} in one group, more than {windows_max} (windows_max)"
+        )
+    return range(first, until, grid.hop)

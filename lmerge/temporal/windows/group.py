@@ -123,8 +123,8 @@ class WindowGroup(ABC):
 
     @property
     def first_end(self) -> int | None:
-        """The smallest end of an event that is kept until it has ended."""
-        return self.events.first_end
+        """The smallest end of an event that is kept until it has ended, and longer than its windows."""
+        return None
 
     @property
     def live(self) -> int:
@@ -182,8 +182,8 @@ class WindowGroup(ABC):
         """Take an event that ``kept`` has yielded into a new group; its windows follow."""
         self.events.apply(Change(event.row, event.vs, event.vs, event.ve))
 
-    def kept_edges(self) -> list[list[int]]:
-        """Return the edges of snapshot windows, each with how many events have it."""
+    def kept_edges(self, stable: int) -> list[list[int]]:
+        """Return the edges of snapshot windows from the input's stable point on, each with how many events have it."""
         return []
 
     def keep_edges(self, edges: Iterable[Iterable[int]]) -> None:  # noqa: B027  (only snapshot windows have edges)

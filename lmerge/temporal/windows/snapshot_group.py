@@ -2,7 +2,9 @@
 
 Each start and each finite end of an event is an edge. Windows go from edge to edge; those without events are not kept.
 A new edge splits the window that it falls into, and an edge that vanishes joins the two windows beside it, which then
-have the same events. Equal results side by side stay two events: the windows are what a query is about.
+have the same events. An incremental module has all that it needs in the states of the windows: a part of a window has
+the state of the whole, so events are kept only where clipped lifetimes change with a window's ends. Equal results side
+by side stay two events: the windows are what a query is about.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ class SnapshotGroup(WindowGroup):
     def __init__(self, key: Values, rules: WindowRules) -> None:
         super().__init__(key, rules)
         self._edges: SortedDict[int, int] = SortedDict()
+        self.keeps_members = rules.follows_clipping or not isinstance(rules.module, IncrementalModule)
 
     def apply(self, change: Change, begun: int) -> None:
         """Split at the new edges, change the membership in between, then join at the edges that are left."""
@@ -41,7 +44,8 @@ class SnapshotGroup(WindowGroup):
         if self.rules.sees_ends and not (is_new or is_removed):
             for start in list(self.windows.irange(vs, min(old, new), inclusive=(True, False))):
                 self._replace(self.windows[start], row, vs, old, new)
-        self.events.apply(change)  # what is computed anew has the old events above, and the new ones below
+        if self.keeps_members:
+            self.events.apply(change)  # what is computed anew has the old events above, and the new ones below
         for edge in (vs, old) if is_removed else () if is_new else (old,):
             self._join(edge)
 
@@ -71,9 +75,9 @@ class SnapshotGroup(WindowGroup):
         """Whether nothing is left of the group."""
         return super().is_empty and not self._edges
 
-    def kept_edges(self) -> list[list[int]]:
-        """Return the edges, each with how many events have it."""
-        return [list(item) for item in self._edges.items()]
+    def kept_edges(self, stable: int) -> list[list[int]]:
+        """Return the edges from the stable point on, each with how many events have it."""
+        return [[edge, self._edges[edge]] for edge in self._edges.irange(minimum=stable)]
 
     def keep_edges(self, edges: Iterable[Iterable[int]]) -> None:
         """Take the edges that ``kept_edges`` has returned."""

@@ -27,7 +27,7 @@ from lmerge.temporal.operators.operator import row_of_state
 from lmerge.temporal.operators.skipping import SkippedEvents, SkippingOperator
 from lmerge.temporal.values import OrderKey, Values
 from lmerge.temporal.windows.count_group import CountGroup
-from lmerge.temporal.windows.grid_group import GridGroup
+from lmerge.temporal.windows.grid_group import GridGroup, starts_of
 from lmerge.temporal.windows.group import WindowEntry, WindowGroup, WindowRules
 from lmerge.temporal.windows.kinds import CountWindows, Hopping, Sessions, Snapshots, WindowKind
 from lmerge.temporal.windows.policies import Form, Stamp
@@ -112,8 +112,9 @@ class WindowOperator(SkippingOperator):
         """Return what the operator has to know to go on, as plain values."""
         times = [self._input_stable, self._mark, self._last_finite, self._is_marked]
         order = self._key_order
-        groups = [state_of_group(group) for group in sorted(self._groups.values(), key=lambda one: order(one.key))]
-        return super().state() | {"times": times, "groups": groups}
+        groups = sorted(self._groups.values(), key=lambda group: order(group.key))
+        kept = [state_of_group(group, self._input_stable) for group in groups]
+        return super().state() | {"times": times, "groups": kept}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take a state that ``state`` has returned. The operator is a new one."""
@@ -125,16 +126,10 @@ class WindowOperator(SkippingOperator):
             restore_group(group, kept)
             if group.goes_on(self._begun):
                 self._going_on[key] = group
-            self._open.update(group.held.values())
             if group.due is not None:
                 self._by_stable.add([group.due, group, None])
-            for start, entry in group.windows.items():
-                if entry.due_mark is not None:
-                    self._by_mark.add([entry.due_mark, group, start])
-                if entry.due_stable is not None:
-                    self._by_stable.add([entry.due_stable, group, start])
-                if self._rules.form is Form.FINAL:
-                    self._ready.note(group, start, self._has_reached(group.closes_at(entry)))
+            for entry in group.windows.values():
+                self._wait(group, entry, group.closes_at(entry))
 
     def check(self) -> None:
         """Assert the invariants of groups and windows, and that no window is kept that is closed and emitted."""
@@ -174,9 +169,11 @@ class WindowOperator(SkippingOperator):
 
     def _begin_windows(self, before: int) -> None:
         """Let windows begin that start after ``before`` in the events that are there."""
-        kind = self._rules.kind
-        if not isinstance(kind, Hopping) or kind.start_above(before) > self._begun:
+        kind, going_on = self._rules.kind, self._going_on.values()
+        if not isinstance(kind, Hopping) or kind.start_above(before) > self._begun or not going_on:
             return
+        last = max(group.events.last_end or NEG_INF for group in going_on)
+        starts_of(kind, kind.start_above(before), min(last, self._begun + 1), self._rules.windows_max)
         for key, group in list(self._going_on.items()):
             group.advance(before, self._begun)
             if not group.goes_on(self._begun):
@@ -264,9 +261,7 @@ class WindowOperator(SkippingOperator):
         closes_at = group.closes_at(entry)
         is_closed = self._has_reached(closes_at)
         if self._rules.form is Form.FINAL:
-            self._ready.note(group, start, is_closed)
-            self._hold(group, start, first_result(group, entry))
-            self._look_later(group, entry, False, closes_at)
+            self._wait(group, entry, closes_at)
             return []
         must = self._must_be_emitted(group, entry)
         results = stamped(group, entry) if must and has_results(group, entry) else []
@@ -278,10 +273,24 @@ class WindowOperator(SkippingOperator):
         else:
             if results:
                 group.emitted[start] = results
-            is_settled = self._has_reached(group.settles_at(entry)) or self._rules.stamp is Stamp.TIME_BOUND
-            self._hold(group, start, None if must and is_settled else first_result(group, entry))
-            self._look_later(group, entry, must, closes_at)
+            self._wait(group, entry, closes_at)
         return differences(emitted, results)
+
+    def _wait(self, group: WindowGroup, entry: WindowEntry, closes_at: int) -> None:
+        """Let a window hold the output's stable point, and note when to look at it again.
+
+        Both follow from the window and the time alone, so a checkpoint has neither.
+        """
+        start = entry.start
+        if self._rules.form is Form.FINAL:
+            self._ready.note(group, start, self._has_reached(closes_at))
+            self._hold(group, start, first_result(group, entry))
+            self._look_later(group, entry, False, closes_at)
+            return
+        must = self._must_be_emitted(group, entry)
+        is_settled = self._has_reached(group.settles_at(entry)) or self._rules.stamp is Stamp.TIME_BOUND
+        self._hold(group, start, None if must and is_settled else first_result(group, entry))
+        self._look_later(group, entry, must, closes_at)
 
     def _must_be_emitted(self, group: WindowGroup, entry: WindowEntry) -> bool:
         form = self._rules.form
@@ -307,7 +316,8 @@ class WindowOperator(SkippingOperator):
         """Enter a window into the calendars for the next times at which time alone can move it."""
         form = self._rules.form
         mark = entry.start if form is Form.EAGER else entry.end
-        if form in (Form.EAGER, Form.WATERMARK) and not must and self._mark < mark < INF and entry.due_mark != mark:
+        is_by_mark = form in (Form.EAGER, Form.WATERMARK) and not must
+        if is_by_mark and self._mark < mark < INF and entry.due_mark != mark:
             entry.due_mark = mark
             self._by_mark.add([mark, group, entry.start])
         due = closes_at

@@ -1,7 +1,8 @@
 """The windows of a group as plain values, and back: for checkpoints of plans.
 
 A window is kept with how many events belong to it, and with their ends if its results depend on them: not every group
-keeps the events themselves. The state of a module is kept in the module's own form (``IncrementalModule.state_of``).
+keeps the events themselves. When time moves a window follows from its ends, and is not kept. The state of a module is
+kept in the module's own form (``IncrementalModule.state_of``).
 """
 
 from __future__ import annotations
@@ -16,22 +17,21 @@ from lmerge.temporal.windows.group import WindowEntry, WindowGroup
 from lmerge.temporal.windows.module import IncrementalModule
 
 
-def state_of_group(group: WindowGroup) -> dict[str, Any]:
-    """Return a group as plain values, its events in the order of start, row and end."""
+def state_of_group(group: WindowGroup, stable: int) -> dict[str, Any]:
+    """Return a group as plain values, its events in the order of start, row and end. ``stable``: of the input."""
     module, key = group.rules.module, group.rules.key
     events = sorted(group.kept(), key=lambda event: (event.vs, key(event.row), event.ve))
     windows = []
     for start, entry in group.windows.items():
         state = module.state_of(entry.state) if isinstance(module, IncrementalModule) and entry.events else None
         ends = None if entry.ends is None else list(entry.ends)
-        windows.append([start, entry.end, entry.events, ends, state, entry.due_mark, entry.due_stable])
+        windows.append([start, entry.end, entry.events, ends, state])
     return {
         "key": state_of_row(group.key),
         "events": [_plain(event) for event in events],
-        "edges": group.kept_edges(),
+        "edges": group.kept_edges(stable),
         "windows": windows,
         "emitted": [[start, [*map(_plain, results)]] for start, results in sorted(group.emitted.items())],
-        "held": [list(item) for item in sorted(group.held.items())],
         "due": group.due,
     }
 
@@ -42,14 +42,12 @@ def restore_group(group: WindowGroup, state: dict[str, Any]) -> None:
     for event in state["events"]:
         group.keep(_lifetime(event))
     group.keep_edges(state["edges"])
-    for start, end, events, ends, kept, due_mark, due_stable in state["windows"]:
+    for start, end, events, ends, kept in state["windows"]:
         group.windows[start] = entry = WindowEntry(start, end)
-        entry.due_mark, entry.due_stable = due_mark, due_stable
         entry.events, entry.ends = events, None if ends is None else SortedList(ends)
         if isinstance(module, IncrementalModule) and entry.events:
             entry.state = module.restore(kept)
     group.emitted = {start: [*map(_lifetime, results)] for start, results in state["emitted"]}
-    group.held = dict(state["held"])
     group.due = state["due"]
 
 
