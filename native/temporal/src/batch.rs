@@ -66,6 +66,18 @@ impl Batch {
         }
     }
 
+    /// `count` changes from the one at `first`, with the same stable point and watermark.
+    pub fn slice(&self, first: usize, count: usize) -> Batch {
+        Batch {
+            schema: self.schema.clone(),
+            columns: self.columns.iter().map(|column| column.slice(first, count)).collect(),
+            vs: self.vs.slice(first, count),
+            old: self.old.slice(first, count),
+            new: self.new.slice(first, count),
+            ..*self
+        }
+    }
+
     /// The rows as a record batch, without times.
     pub fn rows(&self) -> RecordBatch {
         let fields: Vec<_> = self.schema.columns.iter().map(|column| column.field()).collect();

@@ -9,15 +9,22 @@
 //! | `batch` | changes of events in columns, with the stable point and the watermark behind them |
 //! | `rows` | rows as bytes: their identity and their order; rows that state keeps, each once |
 //! | `changes` | changes of rows in any form: how two tables differ, and the order of an output |
-//! | `operator` | what every operator is |
-//! | `plain`, `failure` | state as plain values; what ends a step |
+//! | `settle` | an output's changes in their order, where they are columns |
+//! | `operator`, `operators` | what every operator is; those that are not windows |
+//! | `plain`, `plain_rows`, `failure` | state as plain values, and rows in it; what ends a step |
+//! | `calendar`, `sorted` | what is due at a stable; sorted multisets |
 
 pub mod batch;
+pub mod calendar;
 pub mod changes;
 pub mod failure;
 pub mod operator;
+pub mod operators;
 pub mod plain;
+pub mod plain_rows;
 pub mod rows;
+pub mod settle;
+pub mod sorted;
 
 pub use lmerge_core::element::{INF, NEG_INF};
 pub use lmerge_rows::schema::{Column, Kind, Schema as RowSchema};

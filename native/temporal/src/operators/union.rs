@@ -1,0 +1,105 @@
+//! Union: the multiset sum of its inputs. `lmerge/temporal/operators/union.py`.
+
+use std::sync::Arc;
+
+use arrow_select::concat::concat;
+
+use crate::batch::Batch;
+use crate::failure::Failure;
+use crate::operator::{Operator, Progress};
+use crate::plain::Plain;
+use crate::rows::SharedForm;
+use crate::settle::settled;
+use crate::{NEG_INF, RowSchema};
+
+/// All events of several streams with the same columns.
+#[derive(Debug)]
+pub struct Union {
+    progress: Progress,
+    schema: Arc<RowSchema>,
+    form: SharedForm,
+    stables: Vec<i64>,
+}
+
+impl Union {
+    pub fn new(name: &str, schema: Arc<RowSchema>, form: SharedForm, inputs: usize) -> Union {
+        Union {
+            progress: Progress::new(name),
+            schema,
+            form,
+            stables: vec![NEG_INF; inputs],
+        }
+    }
+}
+
+impl Operator for Union {
+    fn inputs(&self) -> usize {
+        self.stables.len()
+    }
+
+    fn step(&mut self, inputs: &[Batch]) -> Result<Batch, Failure> {
+        let all = together(&self.schema, inputs);
+        let mut moved = false;
+        for (stable, input) in self.stables.iter_mut().zip(inputs) {
+            if let Some(found) = input.stable {
+                *stable = (*stable).max(found);
+                moved = true;
+            }
+        }
+        let least = self.stables.iter().copied().min().filter(|_| moved);
+        Ok(Batch {
+            stable: self.progress.advance(least),
+            ..settled(all, &self.form)
+        })
+    }
+
+    fn fast_forward(&mut self, t: i64) -> Vec<i64> {
+        vec![self.progress.fast_forward(t); self.inputs()]
+    }
+
+    fn state(&self) -> Plain {
+        self.progress
+            .state()
+            .and([("stables", Plain::ints(self.stables.iter().copied()))])
+    }
+
+    fn restore(&mut self, state: &Plain) -> Result<(), Failure> {
+        self.progress.restore(state)?;
+        let stables = state.get("stables")?.list()?;
+        self.stables = stables.iter().map(Plain::int).collect::<Result<_, _>>()?;
+        Ok(())
+    }
+
+    fn check(&self) {
+        assert_eq!(Some(self.progress.stable), self.stables.iter().copied().min());
+    }
+}
+
+/// The changes of several batches one after the other, without a stable point.
+fn together(schema: &Arc<RowSchema>, inputs: &[Batch]) -> Batch {
+    let filled: Vec<&Batch> = inputs.iter().filter(|input| !input.is_empty()).collect();
+    let none = Batch::empty(schema.clone());
+    let mut all = match filled.as_slice() {
+        [] => none,
+        [only] => (*only).clone(),
+        _ => {
+            let times = |of: fn(&Batch) -> &[i64]| filled.iter().flat_map(|batch| of(batch)).copied().collect();
+            let column = |at: usize| {
+                let arrays: Vec<_> = filled.iter().map(|batch| &*batch.columns[at]).collect();
+                concat(&arrays).expect("the inputs have the same columns")
+            };
+            Batch {
+                columns: (0..schema.columns.len()).map(column).collect(),
+                vs: times(|batch| &batch.vs),
+                old: times(|batch| &batch.old),
+                new: times(|batch| &batch.new),
+                ..none
+            }
+        }
+    };
+    (all.stable, all.mark) = (None, None);
+    Batch {
+        schema: schema.clone(),
+        ..all
+    }
+}
