@@ -24,7 +24,7 @@ from lmerge.temporal.plan.joins import AsOfJoinNode, JoinNode
 from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.plan.stream import GroupedStream, Stream, WindowCall, WindowedStream, aggregate, count, source
 from lmerge.temporal.values import NAN, Values
-from lmerge.temporal.windows.policies import Form, Stamp
+from lmerge.temporal.windows.policies import Clip, Form, Stamp
 
 SourceItem: TypeAlias = tuple[str, Item]
 """An item of a source, with the source's name."""
@@ -239,7 +239,8 @@ def _windowed(random_: Random, stream: Stream, others: Sequence[Stream]) -> Stre
     windows = _windows(random_, _grouped(random_, stream))
     calls = {f"r{at}": _call(random_, stream) for at in range(1, random_.randint(2, 3))}
     is_fixed = random_.random() < 0.25 and windows.window.shown != "snapshot"
-    return windows.agg(form=random_.choice(list(Form)), output=Stamp.POINT_AT_END if is_fixed else Stamp.ALIGN, **calls)
+    output = Stamp.POINT_AT_END if is_fixed else Stamp.ALIGN
+    return windows.agg(form=random_.choice(list(Form)), output=output, clip=Clip.NONE, **calls)
 
 
 def _grouped(random_: Random, stream: Stream) -> GroupedStream:

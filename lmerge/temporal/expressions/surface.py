@@ -251,6 +251,24 @@ class Expression:
         """Return an element of a list, counted from 0, or from the end if negative; NULL if it is not there."""
         return _operation("element", self, index)
 
+    # Order.
+
+    def asc(self) -> Ranking:
+        """Return an order of rows in which the least value is first, and NULL last."""
+        return Ranking(self.node)
+
+    def desc(self) -> Ranking:
+        """Return an order of rows in which the greatest value is first, and NULL last."""
+        return Ranking(self.node, descending=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """What rows are ranked by."""
+
+    node: Node
+    descending: bool = False
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Branches(Expression):

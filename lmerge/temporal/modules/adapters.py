@@ -74,7 +74,7 @@ def bind_operator_module(
     schema: Schema,
     arguments: Sequence[Argument] | None = None,
     context: WindowContext = NO_CONTEXT,
-) -> UserOperator | UserStateOperator:
+) -> UserWindowModule:
     """Return a user's operator over rows of ``schema``. Without arguments columns go to the inputs of their names.
 
     Raises PlanError, which names the module and the column that does not fit.
@@ -163,6 +163,9 @@ class MergeableUserStateOperator(UserStateOperator, MergeableModule):
         """Return the state of the events of both."""
         return self._kept.merge(state, other)
 
+
+UserWindowModule: TypeAlias = "UserOperator | UserStateOperator"
+"""A user's operator as a module of windows. Its ``results`` are the schema of its rows."""
 
 Checked: TypeAlias = Callable[["list[Any] | None", WindowDescriptor], "Sequence[Values] | Sequence[Lifetime]"]
 """From what a module returned for a window, or None if it was not called, to results."""

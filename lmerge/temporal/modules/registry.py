@@ -21,7 +21,7 @@ from typing import Any, Final, TypeAlias
 from lmerge.temporal.errors import PlanError
 from lmerge.temporal.modules.adapters import NO_CONTEXT, bind_aggregate_module
 from lmerge.temporal.modules.aggregates import WindowAggregate
-from lmerge.temporal.modules.arguments import Argument
+from lmerge.temporal.modules.arguments import Argument, column_argument
 from lmerge.temporal.modules.builtin import BUILTIN_AGGREGATES, bind_aggregate
 from lmerge.temporal.modules.calls import WindowContext
 from lmerge.temporal.modules.functions import FunctionAggregate
@@ -76,6 +76,14 @@ class ModuleRegistry:
         if origins:
             raise PlanError(f"a module {found!r:.64} is there already: {', '.join(origins)}")
         self._registered[found] = declared
+
+    def named(self, declared: Declared) -> str:
+        """Return the name of a module, registered now if no package declares it. Raises PlanError if it is taken."""
+        name = _own_name(declared)
+        if self._origins(name) and name not in BUILTIN_AGGREGATES and self.find(name) is declared:
+            return name
+        self.register(declared)
+        return name
 
     def forget(self, name: str) -> None:
         """Make a registered module unknown."""
@@ -232,23 +240,28 @@ MODULES: Final = ModuleRegistry()
 
 def bind_call(
     name: str,
-    arguments: Sequence[Argument],
+    arguments: Sequence[Argument] | None,
     parameters: Mapping[str, Any],
     result: str,
     schema: Schema,
     context: WindowContext = NO_CONTEXT,
     modules: ModuleRegistry = MODULES,
+    version: int | None = None,
 ) -> WindowAggregate:
     """Return an aggregate over rows of ``schema`` by its name: one that comes with lmerge, or a user's.
 
-    ``result``: the name of its column. Raises PlanError, which names the aggregate and what does not fit.
+    ``arguments`` None: the columns that have the names of the module's inputs. ``result``: the name of its column.
+    ``version``: what a plan has recorded. Raises PlanError, which names the aggregate and what does not fit.
     """
-    if name in BUILTIN_AGGREGATES:
-        return bind_aggregate(name, arguments, parameters, result, schema)
+    if name in BUILTIN_AGGREGATES and version is None:
+        return bind_aggregate(name, arguments or (), parameters, result, schema)
     if name not in modules.names():
         names = ", ".join([*BUILTIN_AGGREGATES, *modules.names()])
         raise PlanError(f"there is no aggregate {name!r:.64}; there are {names}")
-    module = modules.module(name, parameters)
+    module = modules.module(name, parameters, version)
     if not isinstance(module, AggregateModule):
         raise PlanError(f"{module.shown} is an operator: it returns rows, and not one value")
-    return bind_aggregate_module(module, arguments, result, context)
+    inputs = module.input_schema()
+    if arguments is None and inputs is not None:
+        arguments = [column_argument(schema, column, module.shown) for column in inputs.names]
+    return bind_aggregate_module(module, arguments or (), result, context)

@@ -35,10 +35,17 @@ class OrderBy:
 class TopK(MergeableModule):
     """The rows of a window with ``rank() <= k``. ``rank``: the name of a column for the rank, behind the others.
 
-    ``results`` is the schema of its rows. Raises PlanError.
+    ``columns``: those that the results have, by default all. ``results`` is the schema of its rows. Raises PlanError.
     """
 
-    def __init__(self, schema: Schema, k: int, order_by: Sequence[OrderBy], rank: str | None = None) -> None:
+    def __init__(
+        self,
+        schema: Schema,
+        k: int,
+        order_by: Sequence[OrderBy],
+        rank: str | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> None:
         by = ", ".join(f"{one.argument.column.name}{' desc' * one.descending}" for one in order_by)
         self.shown = f"top({k} by {by})"
         if k < 1:
@@ -47,8 +54,13 @@ class TopK(MergeableModule):
             raise PlanError(f"{self.shown}: there is nothing to order by")
         if rank in schema.names:
             raise PlanError(f"{self.shown}: rows have a column {rank!r:.64} already, so the rank needs another name")
-        self.results = schema if rank is None else Schema((*schema.columns, Column(rank, "int")))
+        kept = [place for place, name in enumerate(schema.names) if columns is None or name in columns]
+        if not kept and rank is None:
+            raise PlanError(f"{self.shown}: the rows that it returns have no columns")
+        ranks = () if rank is None else (Column(rank, "int"),)
+        self.results = Schema((*(schema.columns[place] for place in kept), *ranks))
         self._k, self._has_rank = k, rank is not None
+        self._kept = None if len(kept) == len(schema.columns) else kept
         self._ranked_by = [(one.argument.value_of, _key_of(one)) for one in order_by]
         self._row_key: OrderKey = order_key(schema)
 
@@ -78,7 +90,8 @@ class TopK(MergeableModule):
                 rank, last = place, key
             if rank > self._k:
                 break
-            found.append((*row, rank) if self._has_rank else row)
+            values = row if self._kept is None else tuple([row[place] for place in self._kept])
+            found.append((*values, rank) if self._has_rank else values)
         return found
 
     def merge(self, state: ModuleState, other: ModuleState) -> ModuleState:

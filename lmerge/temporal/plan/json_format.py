@@ -13,9 +13,11 @@ from typing import Any, Final
 
 from lmerge.errors import LmergeError
 from lmerge.temporal.errors import PlanError
+from lmerge.temporal.plan.applying import ApplyNode
 from lmerge.temporal.plan.compiling import in_order
 from lmerge.temporal.plan.joins import AsOfJoinNode, JoinNode
 from lmerge.temporal.plan.nodes import PlanNode
+from lmerge.temporal.plan.ranking import TopNode
 from lmerge.temporal.plan.shaping import CleanseNode, CoalesceNode, EdgesNode
 from lmerge.temporal.plan.sources import SourceNode
 from lmerge.temporal.plan.spans import FilterNode, LifetimeNode, SelectNode, UnionNode
@@ -38,6 +40,8 @@ KINDS: Final[Mapping[str, type[PlanNode]]] = {
         JoinNode,
         AsOfJoinNode,
         AggregateNode,
+        ApplyNode,
+        TopNode,
     )
 }
 _COMMON: Final = frozenset(("id", "kind", "reads", "label"))

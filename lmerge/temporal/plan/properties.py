@@ -29,15 +29,16 @@ from lmerge.core.properties import (
 from lmerge.temporal.expressions.injectivity import kept_columns
 from lmerge.temporal.expressions.properties import columns_read
 from lmerge.temporal.operators.join import JoinKind
+from lmerge.temporal.plan.applying import ApplyNode
 from lmerge.temporal.plan.compiling import in_order
 from lmerge.temporal.plan.joins import AsOfJoinNode, JoinNode
 from lmerge.temporal.plan.nodes import PlanNode
+from lmerge.temporal.plan.ranking import TopNode
 from lmerge.temporal.plan.shaping import CleanseNode, CoalesceNode, EdgesNode
 from lmerge.temporal.plan.sources import SourceNode
 from lmerge.temporal.plan.spans import FilterNode, LifetimeNode, SelectNode, UnionNode
-from lmerge.temporal.plan.windows import AggregateNode
-from lmerge.temporal.windows.kinds import Hopping, Snapshots
-from lmerge.temporal.windows.policies import Form
+from lmerge.temporal.plan.window_promises import promises_of_windows
+from lmerge.temporal.plan.windows import AggregateNode, WindowNode
 
 
 @dataclass(frozen=True)
@@ -178,21 +179,11 @@ def _of_as_of(node: PlanNode, inputs: Sequence[Derived]) -> Derived:
     return Derived(left.promises & {KEY}, reason, left.key)
 
 
-def _of_aggregate(node: PlanNode, inputs: Sequence[Derived]) -> Derived:
-    assert isinstance(node, AggregateNode)
-    each = f"one row for each {'group and ' if node.keys else ''}window"
-    key = frozenset(name for name, _ in node.keys)
-    is_in_order = node.form is Form.WATERMARK and {INSERT_ONLY, ORDERED} <= inputs[0].promises
-    if node.form is not Form.FINAL and not (is_in_order and isinstance(node.window, Hopping)):
-        return Derived(frozenset({KEY}), f"{each}; the form {node.form} revises", key)
-    if not node.keys:
-        return Derived(frozenset({INSERT_ONLY, STRICTLY_ORDERED}), f"{each}, emitted once in order", key)
-    if isinstance(node.window, Hopping):
-        promises = frozenset({INSERT_ONLY, ORDERED, KEY, DETERMINISTIC_TIES})
-        return Derived(promises, f"{each}, emitted once in order of the window, then of the row", key, is_tied=True)
-    ends = "their ends" if isinstance(node.window, Snapshots) else "the last of their events"
-    reason = f"{each}, emitted once, but windows of groups come in order of {ends}"
-    return Derived(frozenset({INSERT_ONLY, KEY}), reason, key)
+def _of_windows(node: PlanNode, inputs: Sequence[Derived]) -> Derived:
+    assert isinstance(node, WindowNode)
+    promises, reason = promises_of_windows(node, inputs[0].promises)
+    keys = frozenset(name for name, _ in node.keys)
+    return Derived(promises, reason, keys, is_tied=DETERMINISTIC_TIES in promises)
 
 
 _RULES: Final[Mapping[type[PlanNode], Rule]] = {
@@ -206,5 +197,7 @@ _RULES: Final[Mapping[type[PlanNode], Rule]] = {
     UnionNode: _of_union,
     JoinNode: _of_join,
     AsOfJoinNode: _of_as_of,
-    AggregateNode: _of_aggregate,
+    AggregateNode: _of_windows,
+    ApplyNode: _of_windows,
+    TopNode: _of_windows,
 }

@@ -9,23 +9,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from enum import Enum
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias
 
 from lmerge.core.properties import parse_properties
 from lmerge.temporal.errors import PlanError
-from lmerge.temporal.expressions.surface import Expression, Operand, col, lit
-from lmerge.temporal.expressions.tree import ColumnReference, Node
+from lmerge.temporal.expressions.surface import Expression, Operand, col, node_of
+from lmerge.temporal.expressions.tree import ColumnReference
 from lmerge.temporal.operators.edges import SampleTies
 from lmerge.temporal.operators.join import PAIRS_MAX, JoinKind
+from lmerge.temporal.plan.calls import WindowCall
+from lmerge.temporal.plan.grouped import (
+    Grouped,
+    Windowed,
+    aggregate,
+    choice_of,
+    count,
+    grouping_keys,
+    method_of,
+    module,
+    named_column,
+)
 from lmerge.temporal.plan.joins import AsOfJoinNode, JoinNode, KeyPairs
 from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.plan.shaping import CleanseNode, CoalesceNode, EdgesNode
 from lmerge.temporal.plan.sources import SourceNode, SourceShape
 from lmerge.temporal.plan.spans import FilterNode, LifetimeNode, SelectNode, UnionNode
-from lmerge.temporal.plan.windows import AggregateCall, AggregateNode
-from lmerge.temporal.windows.kinds import CountedEnd, CountWindows, Hopping, Snapshots, WindowKind
-from lmerge.temporal.windows.policies import Form, Stamp
+from lmerge.temporal.windows.kinds import CountedEnd
 from lmerge.wire.schema import Schema, SchemaLike, parse_schema
 
 SECOND: Final = 1_000_000
@@ -33,7 +42,22 @@ MINUTE: Final = 60 * SECOND
 HOUR: Final = 60 * MINUTE
 DAY: Final = 24 * HOUR
 
-Choice = TypeVar("Choice", bound=Enum)
+__all__ = (
+    "DAY",
+    "HOUR",
+    "MINUTE",
+    "SECOND",
+    "GroupedStream",
+    "Stream",
+    "WindowCall",
+    "WindowedStream",
+    "aggregate",
+    "count",
+    "method_of",
+    "module",
+    "source",
+)
+"""What query writers import from here."""
 
 
 Columns: TypeAlias = "Expression | str | Iterable[Expression | str]"
@@ -56,7 +80,7 @@ def source(
     ``shape``: ``interval``; ``point`` for events of one unit of time; or ``edge`` for samples of signals, one for each
     value of ``by``, each of which lasts until the next one.
     """
-    chosen = _choice(SourceShape, shape, "a shape of events")
+    chosen = choice_of(SourceShape, shape, "a shape of events")
     stream = Stream(SourceNode((), name, parse_schema(schema), parse_properties(promises), chosen))
     if chosen is SourceShape.EDGE:
         return stream.edges(by)
@@ -94,7 +118,9 @@ class Stream:
 
     def select(self, *columns: Expression | str, **computed: Operand) -> Stream:
         """Return these columns for each event, plain ones under their own names, then computed ones."""
-        pairs = [_named(column) for column in columns] + [(name, _node(value)) for name, value in computed.items()]
+        pairs = [named_column(column) for column in columns] + [
+            (name, node_of(value)) for name, value in computed.items()
+        ]
         return Stream(SelectNode((self.node,), "", tuple(pairs)))
 
     def with_columns(self, **computed: Operand) -> Stream:
@@ -136,7 +162,7 @@ class Stream:
         or they are an error when the plan runs (``error``).
         """
         nodes = tuple(ColumnReference(one) if isinstance(one, str) else one.node for one in _listed(by))
-        return Stream(EdgesNode((self.node,), "", nodes, _choice(SampleTies, ties, "a rule for ties"), lasts))
+        return Stream(EdgesNode((self.node,), "", nodes, choice_of(SampleTies, ties, "a rule for ties"), lasts))
 
     def coalesce(self) -> Stream:
         """Return for each row the longest stretches of time in which it is there, once each."""
@@ -169,7 +195,7 @@ class Stream:
         full or anti (events of this stream, where there is no partner). ``pairs_max``: how many pairs a step compares
         at most; more end the query with LimitExceeded.
         """
-        kind = _choice(JoinKind, how, "a kind of join")
+        kind = choice_of(JoinKind, how, "a kind of join")
         predicate = None if where is None else where.node
         return Stream(JoinNode((self.node, other.node), "", _equal(on), suffix, kind, predicate, pairs_max=pairs_max))
 
@@ -191,7 +217,7 @@ class Stream:
         ``on``, ``suffix``: as in ``join``. ``within``: how long ago that one started at most. ``how``: with ``left``
         also the events without one, with missing values for its columns.
         """
-        kind = _choice(JoinKind, how, "a kind of join")
+        kind = choice_of(JoinKind, how, "a kind of join")
         if kind not in (JoinKind.INNER, JoinKind.LEFT):
             raise PlanError(f"an as-of join is inner or left, not {kind}")
         reads = (self.node, other.node)
@@ -201,8 +227,7 @@ class Stream:
 
     def group_by(self, *keys: Expression | str, **computed: Operand) -> GroupedStream:
         """Return the stream in groups of equal keys, to be cut into windows."""
-        pairs = [_named(key) for key in keys] + [(name, _node(value)) for name, value in computed.items()]
-        return GroupedStream(self.node, tuple(pairs))
+        return Grouped(self.node, grouping_keys(keys, computed), Stream)
 
     def tumbling(self, size: int, *, offset: int = 0) -> WindowedStream:
         """Return windows of ``size``, one behind the other."""
@@ -220,81 +245,9 @@ class Stream:
         """Return windows over ``count`` distinct starts, or ``by="ends"`` ends."""
         return self.group_by().count_windows(count, by=by)
 
-
-@dataclass(frozen=True)
-class GroupedStream:
-    """A stream in groups. ``keys``: pairs of a column's name and its expression."""
-
-    node: PlanNode
-    keys: tuple[tuple[str, Node], ...]
-
-    def tumbling(self, size: int, *, offset: int = 0) -> WindowedStream:
-        """Return windows of ``size`` in each group, one behind the other."""
-        return self.over(Hopping(size, size, offset))
-
-    def hopping(self, size: int, hop: int, *, offset: int = 0) -> WindowedStream:
-        """Return windows of ``size`` in each group, one every ``hop``."""
-        return self.over(Hopping(size, hop, offset))
-
-    def snapshot(self) -> WindowedStream:
-        """Return the windows between consecutive starts and ends of a group's events."""
-        return self.over(Snapshots())
-
-    def count_windows(self, count: int, *, by: str = CountedEnd.STARTS.value) -> WindowedStream:
-        """Return windows over ``count`` distinct starts of a group, or ``by="ends"`` ends."""
-        return self.over(CountWindows(count, _choice(CountedEnd, by, "what a count window counts")))
-
-    def over(self, window: WindowKind) -> WindowedStream:
-        """Return windows of any kind."""
-        return WindowedStream(self.node, self.keys, window)
-
-
-@dataclass(frozen=True)
-class WindowedStream:
-    """Windows of a stream by groups, for which something is computed."""
-
-    node: PlanNode
-    keys: tuple[tuple[str, Node], ...]
-    window: WindowKind
-
-    def agg(self, *, form: Form | str = Form.FINAL, output: Stamp | str = Stamp.ALIGN, **calls: WindowCall) -> Stream:
-        """Return one event for each window that has events: the keys, and the results of aggregates by their names.
-
-        ``form``: when results are emitted, and whether they are revised. ``output``: their lifetimes, ``align`` or
-        ``point-at-end``.
-        """
-        made = tuple(call.named(result) for result, call in calls.items())
-        chosen = _choice(Form, form, "a form"), _choice(Stamp, output, "an output")
-        return Stream(AggregateNode((self.node,), "", self.keys, self.window, made, *chosen))
-
-
-@dataclass(frozen=True)
-class WindowCall:
-    """A call of an aggregate, which gets its name in ``agg``."""
-
-    name: str
-    arguments: tuple[Node, ...] = ()
-    parameters: tuple[tuple[str, Any], ...] = ()
-
-    def named(self, result: str) -> AggregateCall:
-        """Return the call with the name of its result."""
-        return AggregateCall(result, self.name, self.arguments, self.parameters)
-
-
-def aggregate(name: str, *arguments: Operand, **parameters: Any) -> WindowCall:
-    """Return a call of an aggregate by its name: ``aggregate("percentile_cont", col.delay, p=0.9)``."""
-    return WindowCall(name, tuple(map(_node, arguments)), tuple(sorted(parameters.items())))
-
-
-def count(argument: Operand | None = None) -> WindowCall:
-    """Return the number of rows, or of those in which a value is not missing."""
-    return aggregate("count") if argument is None else aggregate("count", argument)
-
-
-def _node(value: Operand) -> Node:
-    if isinstance(value, Expression):
-        return value.node
-    return lit(value).node
+    def sessions(self, gap: int) -> WindowedStream:
+        """Return the runs of events in which the next one starts at most ``gap`` behind all ends so far."""
+        return self.group_by().sessions(gap)
 
 
 def _listed(columns: Columns) -> list[Expression | str]:
@@ -307,18 +260,5 @@ def _equal(on: Equal) -> KeyPairs:
     return tuple((ColumnReference(left), ColumnReference(right)) for left, right in pairs)
 
 
-def _named(column: Expression | str) -> tuple[str, Node]:
-    if isinstance(column, str):
-        return column, ColumnReference(column)
-    if not isinstance(column.node, ColumnReference):
-        raise PlanError(f"({column}) needs a name: name={column}")
-    return column.node.name, column.node
-
-
-def _choice(choices: type[Choice], given: object, what: str) -> Choice:
-    """Return a member of an enum of texts, or the one with that text. Raises PlanError, which names all of them."""
-    try:
-        return choices(given)
-    except ValueError:
-        names = ", ".join(str(choice.value) for choice in choices)
-        raise PlanError(f"{given!r:.64} is not {what}: there are {names}") from None
+GroupedStream: TypeAlias = Grouped[Stream]
+WindowedStream: TypeAlias = Windowed[Stream]

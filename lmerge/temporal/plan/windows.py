@@ -9,18 +9,20 @@ from typing import Any, Final
 
 from lmerge.errors import UsageError
 from lmerge.temporal.errors import PlanError
-from lmerge.temporal.expressions.binding import BoundProjection, bind, bind_all
+from lmerge.temporal.expressions.binding import BoundProjection, bind_all
 from lmerge.temporal.expressions.json_format import node_from_json, node_to_json
 from lmerge.temporal.expressions.printing import shown
+from lmerge.temporal.expressions.properties import plain_column
 from lmerge.temporal.expressions.tree import Node
-from lmerge.temporal.modules.aggregates import aggregate_module
-from lmerge.temporal.modules.arguments import Argument
-from lmerge.temporal.modules.builtin import bind_aggregate
+from lmerge.temporal.modules.aggregates import WindowAggregate, aggregate_module
+from lmerge.temporal.modules.calls import WindowContext
 from lmerge.temporal.operators.operator import PlanOperator
+from lmerge.temporal.plan.calls import WindowCall
 from lmerge.temporal.plan.nodes import PlanNode
+from lmerge.temporal.plan.window_fields import fields_of_window, whole, window_of_fields
 from lmerge.temporal.values import order_key, order_of
 from lmerge.temporal.windows.group import WindowRules
-from lmerge.temporal.windows.kinds import CountedEnd, CountWindows, Hopping, Snapshots, WindowKind
+from lmerge.temporal.windows.kinds import Sessions, Snapshots, WindowKind
 from lmerge.temporal.windows.module import WindowModule
 from lmerge.temporal.windows.policies import Clip, Form, Stamp
 from lmerge.temporal.windows.window_operator import WindowOperator
@@ -30,58 +32,53 @@ WINDOWS_MAX: Final = 1_000_000
 
 
 @dataclass(frozen=True)
-class AggregateCall:
-    """An aggregate in a window: its name, its arguments over the rows that come in, its parameters, and its column."""
+class WindowPolicies:
+    """What a query writer chooses for windows (III.C, V.C). ``windows_max``: that a step may open in one group."""
 
-    result: str
-    name: str
-    arguments: tuple[Node, ...] = ()
-    parameters: tuple[tuple[str, Any], ...] = ()
-
-    @property
-    def shown(self) -> str:
-        """The call as text."""
-        inside = [shown(node) for node in self.arguments] + [f"{key}={value!r}" for key, value in self.parameters]
-        return f"{self.result}={self.name}({', '.join(inside)})"
-
-    def fields(self) -> dict[str, Any]:
-        """Return the call as JSON values."""
-        return {
-            "result": self.result,
-            "name": self.name,
-            "arguments": [node_to_json(node) for node in self.arguments],
-            "parameters": dict(self.parameters),
-        }
-
-    @classmethod
-    def of_fields(cls, fields: Mapping[str, Any]) -> AggregateCall:
-        """Return the call of ``fields``."""
-        arguments = tuple(map(node_from_json, fields["arguments"]))
-        return cls(fields["result"], fields["name"], arguments, tuple(fields["parameters"].items()))
-
-
-@dataclass(frozen=True)
-class AggregateNode(PlanNode):
-    """Aggregates in the windows of each group. ``keys``: columns by which rows are grouped, which come first."""
-
-    kind = "aggregate"
-
-    keys: tuple[tuple[str, Node], ...]
-    window: WindowKind
-    calls: tuple[AggregateCall, ...]
+    clip: Clip = Clip.NONE
     form: Form = Form.FINAL
     stamp: Stamp = Stamp.ALIGN
     windows_max: int = WINDOWS_MAX
 
+    @property
+    def shown(self) -> str:
+        """The form, and what is not the default."""
+        clip = "" if self.clip is Clip.NONE else f", clip {self.clip}"
+        return f"{self.form}{clip}{'' if self.stamp is Stamp.ALIGN else f', {self.stamp}'}"
+
+    def fields(self) -> dict[str, Any]:
+        """Return the policies as JSON values."""
+        return {
+            "clip": str(self.clip),
+            "form": str(self.form),
+            "stamp": str(self.stamp),
+            "windows_max": self.windows_max,
+        }
+
+    @classmethod
+    def of_fields(cls, fields: Mapping[str, Any]) -> WindowPolicies:
+        """Return the policies of ``fields``. Raises PlanError."""
+        limit = whole(fields, "windows_max")
+        return cls(Clip(fields["clip"]), Form(fields["form"]), Stamp(fields["stamp"]), limit)
+
+
+@dataclass(frozen=True)
+class WindowNode(PlanNode):
+    """Something computed in the windows of each group. ``keys``: columns by which rows are grouped, which come first.
+
+    Derived: which module computes it, and which columns its results have.
+    """
+
+    keys: tuple[tuple[str, Node], ...]
+    window: WindowKind
+    policies: WindowPolicies
+
     def __post_init__(self) -> None:
-        if not self.calls:
-            raise PlanError(f"{self.title}: it computes nothing")
-        if self.stamp.keeps_own:
-            raise PlanError(
-                f"{self.title}: an aggregate has no lifetime of its own, so the output cannot be {self.stamp}"
-            )
-        if isinstance(self.window, Snapshots) and self.stamp is Stamp.POINT_AT_END:
-            raise PlanError(f"{self.title}: the end of a snapshot can move, so a result cannot be a point at it")
+        if isinstance(self.window, (Snapshots, Sessions)) and self.policies.stamp is Stamp.POINT_AT_END:
+            what = "snapshot" if isinstance(self.window, Snapshots) else "session"
+            raise PlanError(f"{self.title}: the end of a {what} can move, so a result cannot be a point at it")
+        if self.policies.windows_max < 1:
+            raise PlanError(f"{self.title}: windows_max is {self.policies.windows_max}; a step opens at least 1")
         _ = self.schema  # raises PlanError where two columns have one name
 
     @cached_property
@@ -89,89 +86,109 @@ class AggregateNode(PlanNode):
         """The group's key for the rows that come in."""
         return bind_all(dict(self.keys), self.input_schema, operator=self.title)
 
-    @cached_property
-    def module(self) -> WindowModule:
-        """What computes the results of a window."""
-        return aggregate_module([bound for bound, _ in self._bound], self.input_schema)
-
-    @cached_property
-    def _bound(self) -> list[tuple[Any, Column]]:
-        found = []
-        for call in self.calls:
-            arguments = [self._argument(node) for node in call.arguments]
-            try:
-                bound = bind_aggregate(call.name, arguments, dict(call.parameters), call.result, self.input_schema)
-            except PlanError as problem:
-                raise PlanError(f"{self.title}: {problem}") from None
-            found.append((bound, bound.result))
-        return found
-
-    def _argument(self, node: Node) -> Argument:
-        bound = bind(node, self.input_schema, operator=self.title)
-        return Argument(bound.column, node, bound.evaluate)
+    @property
+    def context(self) -> WindowContext:
+        """What a module learns of its windows."""
+        return WindowContext(self.window, self.bound_keys.columns)
 
     @property
+    def module(self) -> WindowModule:
+        """What computes the results of a window."""
+        raise NotImplementedError
+
+    @property
+    def results(self) -> Sequence[Column]:
+        """The columns of the results, behind the keys."""
+        raise NotImplementedError
+
+    @cached_property
     def schema(self) -> Schema:
-        results = [replace(column, name=call.result) for (_, column), call in zip(self._bound, self.calls, strict=True)]
+        names = [name for name, _ in self.keys] + [column.name for column in self.results]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise PlanError(f"{self.title}: it has two columns named {twice!r:.64}: keys and results are columns")
         try:
-            return Schema((*self.bound_keys.columns, *results))
+            return Schema((*self.bound_keys.columns, *self.results))
         except UsageError as problem:
             raise PlanError(f"{self.title}: {problem}") from None
 
     @property
-    def shown(self) -> str:
-        by = f" by {', '.join(name for name, _ in self.keys)}" if self.keys else ""
-        stamp = "" if self.stamp is Stamp.ALIGN else f", {self.stamp}"
-        return f"{', '.join(call.shown for call in self.calls)}{by} in {self.window.shown}, {self.form}{stamp}"
+    def shown_windows(self) -> str:
+        """Groups, windows and policies as text."""
+        keys = [name if plain_column(node) == name else f"{name}={shown(node)}" for name, node in self.keys]
+        by = f" by {', '.join(keys)}" if keys else ""
+        return f"{by} in {self.window.shown}, {self.policies.shown}"
+
+    @property
+    def rules(self) -> WindowRules:
+        """What is common to all windows of the operator."""
+        policies, key = self.policies, order_key(self.input_schema)
+        return WindowRules(
+            self.window, self.module, policies.clip, policies.stamp, policies.form, key, policies.windows_max
+        )
 
     def operator(self, name: str) -> PlanOperator:
-        rules = WindowRules(
-            self.window, self.module, Clip.NONE, self.stamp, self.form, order_key(self.input_schema), self.windows_max
-        )
-        keys = self.bound_keys
-        key_of, key_order = keys.evaluate if self.keys else None, order_of(keys.columns)
-        return WindowOperator(name, rules, order_key(self.schema), key_of, key_order)
+        rules, output_key, keys = self.rules, order_key(self.schema), self.bound_keys
+        if not self.keys:
+            return WindowOperator(name, rules, output_key)
+        return WindowOperator(name, rules, output_key, keys.evaluate, order_of(keys.columns))
+
+    def window_fields(self) -> dict[str, Any]:
+        """Return groups, windows and policies as JSON values."""
+        keys = [[name, node_to_json(node)] for name, node in self.keys]
+        return {"keys": keys, "window": fields_of_window(self.window), **self.policies.fields()}
+
+
+def keys_of_fields(fields: Mapping[str, Any]) -> tuple[tuple[str, Node], ...]:
+    """Return the keys of ``window_fields``."""
+    return tuple((name, node_from_json(node)) for name, node in fields["keys"])
+
+
+@dataclass(frozen=True)
+class AggregateNode(WindowNode):
+    """Aggregates in the windows of each group. ``calls``: pairs of a result's name and the call."""
+
+    kind = "aggregate"
+
+    calls: tuple[tuple[str, WindowCall], ...]
+
+    def __post_init__(self) -> None:
+        if not self.calls:
+            raise PlanError(f"{self.title}: it computes nothing")
+        stamp = self.policies.stamp
+        if stamp.keeps_own:
+            raise PlanError(f"{self.title}: an aggregate has no lifetime of its own, so the output cannot be {stamp}")
+        super().__post_init__()
+        for _, call in self.calls:
+            call.check_policies(self.title, self.policies.clip, stamp)
+
+    @cached_property
+    def aggregates(self) -> tuple[WindowAggregate, ...]:
+        """The aggregates for the rows that come in."""
+        schema, context = self.input_schema, self.context
+        return tuple(call.bound_aggregate(result, schema, self.title, context) for result, call in self.calls)
+
+    @cached_property
+    def module(self) -> WindowModule:
+        """What computes the results of a window."""
+        return aggregate_module(self.aggregates, self.input_schema)
+
+    @property
+    def results(self) -> Sequence[Column]:
+        return [replace(one.result, name=name) for one, (name, _) in zip(self.aggregates, self.calls, strict=True)]
+
+    @property
+    def shown(self) -> str:
+        return f"{', '.join(f'{result}={call.shown}' for result, call in self.calls)}{self.shown_windows}"
 
     def fields(self) -> dict[str, Any]:
-        return {
-            "keys": [[name, node_to_json(node)] for name, node in self.keys],
-            "window": fields_of_window(self.window),
-            "calls": [call.fields() for call in self.calls],
-            "form": str(self.form),
-            "stamp": str(self.stamp),
-            "windows_max": self.windows_max,
-        }
+        return self.window_fields() | {"calls": [{"result": name, **call.fields()} for name, call in self.calls]}
 
     @classmethod
     def of_fields(cls, reads: Sequence[PlanNode], label: str, fields: Mapping[str, Any]) -> AggregateNode:
-        return cls(
-            tuple(reads),
-            label,
-            tuple((name, node_from_json(node)) for name, node in fields["keys"]),
-            window_of_fields(fields["window"]),
-            tuple(map(AggregateCall.of_fields, fields["calls"])),
-            Form(fields["form"]),
-            Stamp(fields["stamp"]),
-            fields["windows_max"],
-        )
-
-
-def fields_of_window(window: WindowKind) -> dict[str, Any]:
-    """Return a kind of window as JSON values."""
-    if isinstance(window, Hopping):
-        return {"kind": "hopping", "size": window.size, "hop": window.hop, "offset": window.offset}
-    if isinstance(window, CountWindows):
-        return {"kind": "count", "count": window.count, "by": window.by.value}
-    return {"kind": "snapshot"}
-
-
-def window_of_fields(fields: Mapping[str, Any]) -> WindowKind:
-    """Return the kind of window of ``fields_of_window``. Raises PlanError."""
-    kind = fields.get("kind")
-    if kind == "hopping":
-        return Hopping(fields["size"], fields["hop"], fields["offset"])
-    if kind == "count":
-        return CountWindows(fields["count"], CountedEnd(fields["by"]))
-    if kind == "snapshot":
-        return Snapshots()
-    raise PlanError(f"there is no window of kind {kind!r:.64}")
+        calls = []
+        for one in fields["calls"]:
+            rest = {key: value for key, value in one.items() if key != "result"}
+            calls.append((one["result"], WindowCall.of_fields(rest)))
+        window, policies = window_of_fields(fields["window"]), WindowPolicies.of_fields(fields)
+        return cls(tuple(reads), label, keys_of_fields(fields), window, policies, tuple(calls))

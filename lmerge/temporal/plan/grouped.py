@@ -1,0 +1,221 @@
+"""The fluent surface of windows: groups, windows of a kind, and what is computed in each of them.
+
+``Grouped`` and ``Windowed`` are steps on the way from a stream to the next one. ``S`` is the class of streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from lmerge.temporal.errors import PlanError
+from lmerge.temporal.expressions.surface import Expression, Operand, Ranking, node_of
+from lmerge.temporal.expressions.tree import ColumnReference, Node
+from lmerge.temporal.modules.kinds import OperatorModule
+from lmerge.temporal.modules.registry import MODULES, Declared
+from lmerge.temporal.plan.applying import ApplyNode
+from lmerge.temporal.plan.calls import CallParameters, WindowCall
+from lmerge.temporal.plan.nodes import PlanNode
+from lmerge.temporal.plan.ranking import TopNode
+from lmerge.temporal.plan.windows import AggregateNode, WindowPolicies
+from lmerge.temporal.windows.kinds import CountedEnd, CountWindows, Hopping, Sessions, Snapshots, WindowKind
+from lmerge.temporal.windows.policies import Clip, Form, Stamp
+
+S = TypeVar("S")
+Choice = TypeVar("Choice", bound=Enum)
+
+RankedBy: TypeAlias = "Ranking | Expression | str"
+"""What rows are ranked by: a column by its name, an expression, or either with ``desc()``."""
+
+Taken: TypeAlias = "Operand | Sequence[Operand] | Mapping[str, Operand]"
+"""What a module is given: a value for its only input, values in order, or by the names of its inputs."""
+
+
+@dataclass(frozen=True)
+class Grouped(Generic[S]):
+    """A stream in groups. ``keys``: pairs of a column's name and its expression."""
+
+    node: PlanNode
+    keys: tuple[tuple[str, Node], ...]
+    stream: Callable[[PlanNode], S]
+
+    def tumbling(self, size: int, *, offset: int = 0) -> Windowed[S]:
+        """Return windows of ``size`` in each group, one behind the other."""
+        return self.over(Hopping(size, size, offset))
+
+    def hopping(self, size: int, hop: int, *, offset: int = 0) -> Windowed[S]:
+        """Return windows of ``size`` in each group, one every ``hop``."""
+        return self.over(Hopping(size, hop, offset))
+
+    def snapshot(self) -> Windowed[S]:
+        """Return the windows between consecutive starts and ends of a group's events."""
+        return self.over(Snapshots())
+
+    def count_windows(self, count: int, *, by: str = CountedEnd.STARTS.value) -> Windowed[S]:
+        """Return windows over ``count`` distinct starts of a group, or ``by="ends"`` ends."""
+        return self.over(CountWindows(count, choice_of(CountedEnd, by, "what a count window counts")))
+
+    def sessions(self, gap: int) -> Windowed[S]:
+        """Return a group's runs of events in which the next one starts at most ``gap`` behind all ends so far."""
+        return self.over(Sessions(gap))
+
+    def over(self, window: WindowKind) -> Windowed[S]:
+        """Return windows of any kind."""
+        return Windowed(self.node, self.keys, window, self.stream)
+
+
+@dataclass(frozen=True)
+class Windowed(Generic[S]):
+    """Windows of a stream by groups, for which something is computed."""
+
+    node: PlanNode
+    keys: tuple[tuple[str, Node], ...]
+    window: WindowKind
+    stream: Callable[[PlanNode], S]
+
+    def agg(
+        self,
+        *,
+        form: Form | str = Form.FINAL,
+        output: Stamp | str = Stamp.ALIGN,
+        clip: Clip | str = Clip.NONE,
+        **calls: WindowCall,
+    ) -> S:
+        """Return one event for each window that has events: the keys, and the results of aggregates by their names.
+
+        ``form``: when results are emitted, and whether they are revised. ``output``: their lifetimes, ``align`` or
+        ``point-at-end``. ``clip``: how lifetimes are cut to the window for aggregates that read them.
+        """
+        for result, call in calls.items():
+            if not isinstance(call, WindowCall):
+                raise PlanError(f"{result}={call!r:.64} is no aggregate: write count(), aggregate() or module()")
+        policies = _policies(clip, form, output)
+        return self.stream(AggregateNode((self.node,), "", self.keys, self.window, policies, tuple(calls.items())))
+
+    def apply(
+        self,
+        call: WindowCall,
+        *,
+        form: Form | str = Form.FINAL,
+        output: Stamp | str | None = None,
+        clip: Clip | str = Clip.NONE,
+    ) -> S:
+        """Return the rows that a user's operator makes of each window: ``apply(module("followed_by", first="A"))``.
+
+        ``output``: their lifetimes. Without it those are the module's own (``unchanged``) if it is time-sensitive, and
+        the window's (``align``) if it is not. A result that such a module does not stamp has the window's.
+        """
+        if not isinstance(call, WindowCall):
+            raise PlanError(f"{call!r:.64} is no call of a module: write module()")
+        if output is None:
+            module = call.module
+            is_timed = isinstance(module, OperatorModule) and module.is_timed
+            output = Stamp.UNCHANGED if is_timed else Stamp.ALIGN
+        policies = _policies(clip, form, output)
+        return self.stream(ApplyNode((self.node,), "", self.keys, self.window, policies, call))
+
+    def top(
+        self,
+        k: int,
+        *,
+        by: RankedBy | Sequence[RankedBy],
+        rank: str | None = "rank",
+        form: Form | str = Form.FINAL,
+        output: Stamp | str = Stamp.ALIGN,
+    ) -> S:
+        """Return the rows of each window and group with ``rank() <= k``: ``top(10, by=[col.delay.desc(), "number"])``.
+
+        All rows that tie with the k-th are there. Missing values rank last in either direction. ``rank``: the name of a
+        column for the rank, behind the keys and the other columns; None leaves it out.
+        """
+        order = tuple(map(_ranked, [by] if isinstance(by, (str, Expression, Ranking)) else by))
+        policies = _policies(Clip.NONE, form, output)
+        return self.stream(TopNode((self.node,), "", self.keys, self.window, policies, k, order, rank))
+
+
+def aggregate(name: str, *arguments: Operand, **parameters: Any) -> WindowCall:
+    """Return a call of an aggregate by its name: ``aggregate("percentile_cont", col.delay, p=0.9)``."""
+    return WindowCall(name, tuple(map(node_of, arguments)), CallParameters(parameters))
+
+
+def count(argument: Operand | None = None) -> WindowCall:
+    """Return the number of rows, or of those in which a value is not missing."""
+    return aggregate("count") if argument is None else aggregate("count", argument)
+
+
+def module(name: str, /, of: Taken | None = None, **parameters: Any) -> WindowCall:
+    """Return a call of a user's module: ``module("my_average", of=col.delay, digits=1)``.
+
+    ``of``: what the module is given. Without it the columns go to the inputs of their names; an operator without
+    declared inputs gets whole rows. The plan records the version that is installed. Raises PlanError if there is no
+    such module, or for a parameter that does not fit.
+    """
+    version = MODULES.find(name).version
+    given = CallParameters(parameters)
+    call = WindowCall(name, None, given, version)
+    found = call.module
+    assert found is not None
+    if of is None:
+        return call
+    if not isinstance(of, Mapping):
+        values = of if isinstance(of, (list, tuple)) else [of]
+        return WindowCall(name, tuple(map(node_of, values)), given, version)
+    inputs = found.input_schema()
+    names = () if inputs is None else inputs.names
+    if set(of) != set(names):
+        there = ", ".join(names) or "none by name"
+        raise PlanError(f"{found.shown} is given {', '.join(of) or 'nothing'}; its inputs are {there}")
+    return WindowCall(name, tuple(node_of(of[one]) for one in names), given, version)
+
+
+def method_of(declared: Declared | str) -> Callable[..., WindowCall]:
+    """Return a function that makes calls of a module, for the style of a method of the language.
+
+    ``my_average = method_of(MyAverage)``, then ``agg(m=my_average(of=col.delay, digits=1))``. ``declared``: a module, which is registered if it is not installed, or its name. Raises PlanError for another module
+    of that name.
+    """
+    name = declared if isinstance(declared, str) else MODULES.named(declared)
+
+    def call(of: Taken | None = None, **parameters: Any) -> WindowCall:
+        return module(name, of, **parameters)
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = f"Return a call of module {name!r}."
+    return call
+
+
+def named_column(column: Expression | str) -> tuple[str, Node]:
+    """Return a plain column with its name. Raises PlanError for an expression that computes something."""
+    if isinstance(column, str):
+        return column, ColumnReference(column)
+    if not isinstance(column.node, ColumnReference):
+        raise PlanError(f"({column}) needs a name: name={column}")
+    return column.node.name, column.node
+
+
+def grouping_keys(keys: Iterable[Expression | str], computed: Mapping[str, Operand]) -> tuple[tuple[str, Node], ...]:
+    """Return the keys of groups, plain ones first."""
+    return (*map(named_column, keys), *((name, node_of(value)) for name, value in computed.items()))
+
+
+def choice_of(choices: type[Choice], given: object, what: str) -> Choice:
+    """Return a member of an enum of texts, or the one with that text. Raises PlanError, which names all of them."""
+    try:
+        return choices(given)
+    except ValueError:
+        names = ", ".join(str(choice.value) for choice in choices)
+        raise PlanError(f"{given!r:.64} is not {what}: there are {names}") from None
+
+
+def _policies(clip: Clip | str, form: Form | str, output: Stamp | str) -> WindowPolicies:
+    return WindowPolicies(
+        choice_of(Clip, clip, "a clipping"), choice_of(Form, form, "a form"), choice_of(Stamp, output, "an output")
+    )
+
+
+def _ranked(by: RankedBy) -> tuple[Node, bool]:
+    if isinstance(by, Ranking):
+        return by.node, by.descending
+    return (ColumnReference(by) if isinstance(by, str) else by.node), False
