@@ -15,6 +15,7 @@ from decimal import Decimal
 from random import Random
 from typing import Final, TypeAlias
 
+import plan_modules  # noqa: F401  (it registers its modules)
 from temporal_world import Item, random_stream
 
 from lmerge.core.elements import INF
@@ -22,8 +23,18 @@ from lmerge.temporal.expressions.surface import Expression, coalesce, col, lit, 
 from lmerge.temporal.operators.join import JoinKind
 from lmerge.temporal.plan.joins import AsOfJoinNode, JoinNode
 from lmerge.temporal.plan.nodes import PlanNode
-from lmerge.temporal.plan.stream import GroupedStream, Stream, WindowCall, WindowedStream, aggregate, count, source
+from lmerge.temporal.plan.stream import (
+    GroupedStream,
+    Stream,
+    WindowCall,
+    WindowedStream,
+    aggregate,
+    count,
+    module,
+    source,
+)
 from lmerge.temporal.values import NAN, Values
+from lmerge.temporal.windows.kinds import Sessions, Snapshots
 from lmerge.temporal.windows.policies import Clip, Form, Stamp
 
 SourceItem: TypeAlias = tuple[str, Item]
@@ -238,9 +249,33 @@ def _shaped(random_: Random, stream: Stream, others: Sequence[Stream]) -> Stream
 def _windowed(random_: Random, stream: Stream, others: Sequence[Stream]) -> Stream:
     windows = _windows(random_, _grouped(random_, stream))
     calls = {f"r{at}": _call(random_, stream) for at in range(1, random_.randint(2, 3))}
-    is_fixed = random_.random() < 0.25 and windows.window.shown != "snapshot"
+    is_fixed = random_.random() < 0.25 and not isinstance(windows.window, Snapshots | Sessions)
     output = Stamp.POINT_AT_END if is_fixed else Stamp.ALIGN
     return windows.agg(form=random_.choice(list(Form)), output=output, clip=Clip.NONE, **calls)
+
+
+def _ranked(random_: Random, stream: Stream, others: Sequence[Stream]) -> Stream | None:
+    scalars = columns_of(stream)
+    if not scalars or "rank" in stream.schema.names:
+        return None
+    by = [col[name] for name in random_.sample(scalars, random_.randint(1, min(2, len(scalars))))]
+    order = [one.desc() if random_.random() < 0.5 else one for one in by]
+    windows, rank = _windows(random_, _grouped(random_, stream)), random_.choice(("rank", None))
+    if rank is None and len(windows.keys) == len(stream.schema.names):
+        return None
+    return windows.top(random_.randint(1, 3), by=order, rank=rank, form=random_.choice(list(Form)))
+
+
+def _applied(random_: Random, stream: Stream, others: Sequence[Stream]) -> Stream | None:
+    """Apply an operator to whole rows: groups would have a column twice."""
+    windows, form = _windows(random_, stream.group_by()), random_.choice(list(Form))
+    if random_.random() < 0.5:
+        return windows.apply(module("each_once"), form=form)
+    output = random_.choice((Stamp.ALIGN, Stamp.UNCHANGED, Stamp.CLIP))
+    is_fixed = isinstance(windows.window, Snapshots | Sessions)
+    if random_.random() < 0.2 and not is_fixed:
+        output = Stamp.POINT_AT_END
+    return windows.apply(module("running_count"), form=form, output=output, clip=random_.choice(list(Clip)))
 
 
 def _grouped(random_: Random, stream: Stream) -> GroupedStream:
@@ -259,6 +294,7 @@ def _windows(random_: Random, grouped: GroupedStream) -> WindowedStream:
         lambda: grouped.hopping(size, hop),
         lambda: grouped.snapshot(),
         lambda: grouped.count_windows(random_.randint(1, 3), by=random_.choice(("starts", "ends"))),
+        lambda: grouped.sessions(random_.randint(0, 3)),
     ]
     return random_.choice(choices)()
 
@@ -284,5 +320,7 @@ STEPS: list[tuple[Step, int]] = [
     (_sampled, 3),
     (_shaped, 2),
     (_windowed, 6),
+    (_ranked, 2),
+    (_applied, 1),
 ]
 """What makes a stream of others, with weights."""

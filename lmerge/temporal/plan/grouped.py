@@ -171,10 +171,10 @@ def module(name: str, /, of: Taken | None = None, **parameters: Any) -> WindowCa
 
 
 def method_of(declared: Declared | str) -> Callable[..., WindowCall]:
-    """Return a function that makes calls of a module, for the style of a method of the language.
+    """Return a function that makes calls of a module: ``my_average(of=col.delay, digits=1)``.
 
-    ``my_average = method_of(MyAverage)``, then ``agg(m=my_average(of=col.delay, digits=1))``. ``declared``: a module, which is registered if it is not installed, or its name. Raises PlanError for another module
-    of that name.
+    ``declared``: a module, which is registered if it is not installed, or its name. Raises PlanError if another module
+    has that name.
     """
     name = declared if isinstance(declared, str) else MODULES.named(declared)
 

@@ -14,7 +14,6 @@ from lmerge.temporal.errors import ModuleViolation, PlanError
 from lmerge.temporal.modules.aggregates import aggregate_module
 from lmerge.temporal.modules.arguments import column_argument
 from lmerge.temporal.modules.builtin import BUILTIN_AGGREGATES, bind_aggregate
-from lmerge.temporal.modules.examples import FollowedBy, MyAverage, MyTimeWeightedAverage
 from lmerge.temporal.modules.functions import aggregate
 from lmerge.temporal.modules.kinds import (
     Aggregate,
@@ -26,6 +25,7 @@ from lmerge.temporal.modules.kinds import (
 from lmerge.temporal.modules.properties import Properties, Stamped, TimedRow, Window
 from lmerge.temporal.modules.top_k import OrderBy, TopK
 from lmerge.temporal.windows.module import IncrementalModule
+from lmerge.testing.example_modules import FollowedBy, MyAverage, MyTimeWeightedAverage
 from lmerge.testing.module_checks import check_incremental, check_module
 from lmerge.wire.schema import SchemaLike, parse_schema
 

@@ -9,13 +9,13 @@ from lmerge.temporal.errors import PlanError
 from lmerge.temporal.modules.adapters import bind_aggregate_module, bind_operator_module, check_policies
 from lmerge.temporal.modules.aggregates import aggregate_module
 from lmerge.temporal.modules.arguments import column_argument
-from lmerge.temporal.modules.examples import FollowedBy, MyAverage, MyTimeWeightedAverage
 from lmerge.temporal.values import Values
 from lmerge.temporal.windows.group import WindowRules
 from lmerge.temporal.windows.kinds import Hopping, WindowDescriptor
 from lmerge.temporal.windows.module import WindowModule
 from lmerge.temporal.windows.policies import Clip, Form, Stamp
 from lmerge.temporal.windows.window_operator import WindowOperator
+from lmerge.testing.example_modules import FollowedBy, MyAverage, MyTimeWeightedAverage
 from lmerge.wire.schema import parse_schema
 
 VALUES = parse_schema({"value": "float"})

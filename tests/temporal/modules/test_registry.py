@@ -11,11 +11,11 @@ from module_world import NUMBERS, CountsByValue, Spread, Total
 from lmerge.temporal.changes import Lifetime
 from lmerge.temporal.errors import PlanError
 from lmerge.temporal.modules.arguments import column_argument
-from lmerge.temporal.modules.examples import FollowedBy, MyAverage, MyTimeWeightedAverage
 from lmerge.temporal.modules.functions import aggregate
 from lmerge.temporal.modules.kinds import Aggregate
 from lmerge.temporal.modules.registry import GROUP, DescribedParameter, ModuleRegistry, bind_call
 from lmerge.temporal.windows.kinds import WindowDescriptor
+from lmerge.testing.example_modules import FollowedBy, MyAverage, MyTimeWeightedAverage
 from lmerge.wire.schema import parse_schema
 
 IMPORTED = "imported_modules"
@@ -33,7 +33,7 @@ def install(folder: Path, monkeypatch: pytest.MonkeyPatch, package: str, **entri
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    examples = "lmerge.temporal.modules.examples"
+    examples = "lmerge.testing.example_modules"
     install(tmp_path, monkeypatch, "pack", average=f"{examples}:MyAverage", lazy=f"{IMPORTED}:NOTHING")
     tmp_path.joinpath(f"{IMPORTED}.py").write_text("NOTHING = 1\n")
     return tmp_path
