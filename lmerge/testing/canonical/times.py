@@ -18,7 +18,13 @@ def saturated(expression: str) -> str:
     return f"CAST(greatest(least({expression}, {INF}), {NEG_INF}) AS BIGINT)"
 
 
+def later(expression: str, d: int) -> str:
+    """Return a time ``d`` units later, or earlier if ``d`` is negative; an infinity stays where it is."""
+    moved = saturated(f"{wide(expression)} + ({d})")
+    return f"CASE WHEN {expression} IN ({INF}, {NEG_INF}) THEN {expression} ELSE {moved} END"
+
+
 def start_above(expression: str, hop: int, offset: int) -> str:
     """Return the smallest time of a grid above an expression: the remainder of SQL has the sign of the dividend."""
-    moved = f"({wide(expression)} - {offset})"
+    moved = f"({wide(expression)} - ({offset}))"
     return f"({wide(expression)} - ((({moved} % {hop}) + {hop}) % {hop}) + {hop})"
