@@ -13,10 +13,12 @@
 //! | `operator`, `operators` | what every operator is; those that are not windows |
 //! | `plain`, `plain_rows`, `failure` | state as plain values, and rows in it; what ends a step |
 //! | `calendar`, `sorted` | what is due at a stable; sorted multisets |
+//! | `expressions` | scalar expressions over columns |
 
 pub mod batch;
 pub mod calendar;
 pub mod changes;
+pub mod expressions;
 pub mod failure;
 pub mod operator;
 pub mod operators;
