@@ -29,6 +29,7 @@ KINDS: dict[str, WindowKind] = {
     "hopping": Hopping(4, 2, 1),
     "hopping, uneven": Hopping(3, 2),
     "with gaps": Hopping(2, 5),
+    "with a first window": Hopping(4, 3, 1, since=3),
     "snapshot": Snapshots(),
     "each start": CountWindows(1),
     "two starts": CountWindows(2),
@@ -130,3 +131,24 @@ def test_what_is_emitted_is_what_the_definition_has(kind: str, module: str, form
         rules = WindowRules(KINDS[kind], MODULES[module], policies.clip, policies.stamp, form, key=lambda row: row)
         for seed in range(SEEDS):
             check_windows(rules, random.Random(seed * 100 + at))
+
+
+@pytest.mark.parametrize("form", list(Form))
+@pytest.mark.parametrize("kind", [Hopping(5, 5, since=-4), Hopping(4, 3, 1, since=3), Hopping(2, 5, since=0)], ids=str)
+@pytest.mark.parametrize("module", ["CountRows", "ListRows", "SumDurations", "MeasureWindow", "EmitEvents"])
+def test_windows_without_events_have_the_results_that_are_declared(kind: Hopping, module: str, form: Form) -> None:
+    chosen = MODULES[module]
+
+    def on_empty(window: WindowDescriptor) -> Sequence[Values] | Sequence[Lifetime]:
+        row = ("empty", window.start)
+        return [Lifetime(row, window.start, window.end)] if chosen.stamps else [row]
+
+    for at, policies in enumerate(choices(chosen, kind)):
+        key = order_of_texts
+        rules = WindowRules(kind, chosen, policies.clip, policies.stamp, form, lambda row: row, on_empty=on_empty)
+        for seed in range(SEEDS):
+            check_windows(rules, random.Random(seed * 100 + at), output_key=key)
+
+
+def order_of_texts(row: Values) -> str:
+    return repr(row)

@@ -78,11 +78,20 @@ class WindowDefinition:
         begun = self.mark
         if self.mark == INF:
             begun = max([self.last_finite, *(event.ve for event in self.table.events if event.ve < INF)])
+        if self.rules.keeps_empty:
+            groups.setdefault((), [])
         return [
             DefinedWindow(key, span, members(self.rules.kind, events, span))
             for key, events in groups.items()
-            for span in spans(self.rules.kind, events, begun)
+            for span in (self._all_spans(begun) if self.rules.keeps_empty else spans(self.rules.kind, events, begun))
         ]
+
+    def _all_spans(self, begun: int) -> list[WindowSpan]:
+        kind = self.rules.kind
+        assert isinstance(kind, Hopping)
+        assert kind.since is not None
+        first = next(t for t in range(kind.since, kind.since + kind.hop) if (t - kind.offset) % kind.hop == 0)
+        return [WindowSpan(start, start + kind.size) for start in range(first, begun + 1, kind.hop)]
 
     def _is_closed(self, window: DefinedWindow) -> bool:
         stable = self.table.stable
@@ -143,7 +152,11 @@ class WindowDefinition:
         events.sort(key=lambda event: rules.key(event.row))
         if rules.module.reads_events:
             events.sort(key=lambda event: (event.vs, 0 if rules.module.starts_only else event.ve))
-        found = list(rules.module.compute(events, WindowDescriptor(*span, window.key)))
+        descriptor = WindowDescriptor(*span, window.key)
+        if not events and rules.on_empty is not None:
+            found = list(rules.on_empty(descriptor))
+        else:
+            found = list(rules.module.compute(events, descriptor))
         lifetime = WindowSpan(span.end - 1, span.end) if rules.stamp is Stamp.POINT_AT_END else span
         if not rules.module.stamps:
             return [Lifetime(window.key + row, *lifetime) for row in found]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from lmerge.temporal.changes import Lifetime
 from lmerge.temporal.errors import PlanError
@@ -19,10 +19,17 @@ from lmerge.wire.schema import Column
 
 @dataclass(frozen=True)
 class WindowContext:
-    """What a module learns of its windows beside their ends: their kind, and the columns of their group's key."""
+    """What a module learns of its windows beside their ends: their kind, and the columns of their group's key.
+
+    ``keeps_empty``: whether windows without events can have results.
+    """
 
     kind: WindowKind | None = None
     key: Sequence[Column] = ()
+    keeps_empty: bool = False
+
+
+NO_EMPTY_WINDOWS: Final = "there are such windows only on a grid with since= that has no groups"
 
 
 class ModuleCalls:
@@ -31,8 +38,9 @@ class ModuleCalls:
     def __init__(self, module: UserModule, arguments: Sequence[Argument], context: WindowContext) -> None:
         if not module.properties.deterministic:
             raise PlanError(f"{module.shown} is declared not deterministic: replicas of a plan would differ")
-        if not module.properties.empty_preserving:
-            raise PlanError(f"{module.shown} declares results of windows without events, which no window has")
+        self.takes_empty = not module.properties.empty_preserving
+        if self.takes_empty and not context.keeps_empty:
+            raise PlanError(f"{module.shown} declares results of windows without events: {NO_EMPTY_WINDOWS}")
         self.maker = RowMaker(module, arguments)
         self.arguments = tuple(arguments)
         self._module: Any = module
@@ -45,7 +53,7 @@ class ModuleCalls:
     def over(self, events: Sequence[Lifetime], window: WindowDescriptor, finish: Callable[[Any], Any]) -> Any:
         """Return ``finish`` of what the module computes over a set of events, or None if none of them is for it."""
         given = [one for one in map(self.maker.given, events) if one is not None]
-        return self.computed(self.maker.rows(given), window, events, finish) if given else None
+        return self.computed(self.maker.rows(given), window, events, finish) if given or self.takes_empty else None
 
     def computed(
         self, given: Any, window: WindowDescriptor, events: Sequence[Lifetime], finish: Callable[[Any], Any]

@@ -23,18 +23,21 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from lmerge.temporal.changes import Lifetime, differences
 from lmerge.temporal.errors import ModuleViolation, PlanError
 from lmerge.temporal.modules.adapters import bind_aggregate_module, bind_operator_module
 from lmerge.temporal.modules.aggregates import aggregate_module
 from lmerge.temporal.modules.arguments import column_argument
+from lmerge.temporal.modules.calls import WindowContext
 from lmerge.temporal.modules.kinds import AggregateModule, OperatorModule
 from lmerge.temporal.modules.random_windows import WindowCase, canonical_rows, random_case, rows_of
 from lmerge.temporal.values import Values, order_key
 from lmerge.temporal.windows.module import IncrementalModule, MergeableModule, WindowModule
 from lmerge.wire.schema import Column, Schema, SchemaLike, parse_schema
+
+ANY_WINDOW: Final = WindowContext(keeps_empty=True)
 
 Refute = Callable[[WindowCase], "str | None"]
 """Returns what is wrong in a case, or None."""
@@ -184,11 +187,11 @@ class ModuleChecks:
         self._inputs = inputs
         arguments = [column_argument(inputs, name, module.shown) for name in inputs.names]
         if isinstance(module, AggregateModule):
-            bound = bind_aggregate_module(module, arguments, "result")
+            bound = bind_aggregate_module(module, arguments, "result", ANY_WINDOW)
             self._results = Schema((Column("result", bound.result.type, children=bound.result.children),))
             self._module: WindowModule = aggregate_module([bound], inputs)
         else:
-            operator = bind_operator_module(module, inputs)
+            operator = bind_operator_module(module, inputs, context=ANY_WINDOW)
             self._results, self._module = operator.results, operator
         self._runner = WindowRunner(self._module, inputs)
         for what, names in (

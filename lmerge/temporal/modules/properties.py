@@ -32,7 +32,7 @@ class Properties:
     ``time_bound``       no change of an event changes results before the change (V.F.1)
     ``insert_only``      more events never take results away
     ``preserves_order``  events that start later make results that start no earlier than those that were there
-    ``empty_preserving`` a set without events has no results
+    ``empty_preserving`` a set without events has no results. One that has some needs a grid of windows with ``since``
     ``deterministic``    equal sets have equal results. A plan refuses a module that declares otherwise
     ===================  ==============================================================================================
 

@@ -89,7 +89,8 @@ class ModuleAccumulator(Accumulator):
         """Return ``finish`` of what the module computes from a state, brought up to date; None if no row is in it."""
         events = list(cell.pending)
         self.settled(cell, f" in window {window}")
-        return self._calls.computed(cell.state, window, events, finish) if cell.rows else None
+        is_given = cell.rows or self._calls.takes_empty
+        return self._calls.computed(cell.state, window, events, finish) if is_given else None
 
     def merge(self, state: ModuleCell, other: ModuleCell) -> ModuleCell:
         """Merge the states, and let wait what waits in either."""

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from lmerge.temporal.errors import PlanError
 from lmerge.temporal.modules.adapters import UserWindowModule
 from lmerge.temporal.modules.properties import Properties
 from lmerge.temporal.plan.calls import WindowCall
 from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.plan.window_fields import window_of_fields
 from lmerge.temporal.plan.windows import WindowNode, WindowPolicies, keys_of_fields
+from lmerge.temporal.windows.group import EmptyResults
 from lmerge.wire.schema import Column
 
 
@@ -25,6 +27,8 @@ class ApplyNode(WindowNode):
     call: WindowCall
 
     def __post_init__(self) -> None:
+        if self.call.on_empty is not None:
+            raise PlanError(f"{self.title}: an operator computes its rows, also those of a window without events")
         super().__post_init__()
         self.call.check_policies(self.title, self.policies.clip, self.policies.stamp)
 
@@ -39,6 +43,11 @@ class ApplyNode(WindowNode):
     def module(self) -> UserWindowModule:
         """What computes the results of a window."""
         return self.call.bound_operator(self.input_schema, self.title, self.context)
+
+    @property
+    def on_empty(self) -> EmptyResults | None:
+        module = self.module
+        return (lambda window: module.compute((), window)) if self.call.takes_empty else None
 
     @property
     def results(self) -> Sequence[Column]:

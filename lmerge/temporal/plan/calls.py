@@ -17,7 +17,7 @@ from lmerge.temporal.expressions.binding import bind
 from lmerge.temporal.expressions.json_format import node_from_json, node_to_json
 from lmerge.temporal.expressions.printing import shown
 from lmerge.temporal.expressions.properties import plain_column
-from lmerge.temporal.expressions.tree import Node
+from lmerge.temporal.expressions.tree import LiteralValue, Node
 from lmerge.temporal.modules.adapters import UserWindowModule, bind_operator_module, check_policies
 from lmerge.temporal.modules.aggregates import WindowAggregate
 from lmerge.temporal.modules.arguments import Argument
@@ -25,8 +25,9 @@ from lmerge.temporal.modules.builtin import BUILTIN_AGGREGATES
 from lmerge.temporal.modules.calls import WindowContext
 from lmerge.temporal.modules.kinds import OperatorModule, UserModule
 from lmerge.temporal.modules.registry import MODULES, bind_call
+from lmerge.temporal.python_values import canonical_form, python_form
 from lmerge.temporal.windows.policies import Clip, Stamp
-from lmerge.wire.schema import Schema
+from lmerge.wire.schema import Column, Schema
 
 
 class CallParameters(Mapping[str, Any]):
@@ -72,19 +73,23 @@ NO_PARAMETERS: Final = CallParameters({})
 class WindowCall:
     """A call in a window. ``arguments`` None: the columns that have the names of the module's inputs.
 
-    ``version``: of a user's module; None: an aggregate that comes with lmerge.
+    ``version``: of a user's module; None: an aggregate that comes with lmerge. ``on_empty``: the result of a window
+    without events; None: such a window has no results, unless the module declares that it has some.
     """
 
     name: str
     arguments: tuple[Node, ...] | None = ()
     parameters: CallParameters = NO_PARAMETERS
     version: int | None = None
+    on_empty: LiteralValue | None = None
 
     @property
     def shown(self) -> str:
         """The call as text."""
         inside = [shown(node) for node in self.arguments or ()]
-        return f"{self.name}({', '.join([*inside, *(f'{key}={value!r}' for key, value in self.parameters.items())])})"
+        inside += [f"{key}={value!r}" for key, value in self.parameters.items()]
+        inside += [] if self.on_empty is None else [f"on_empty={shown(self.on_empty)}"]
+        return f"{self.name}({', '.join(inside)})"
 
     @property
     def module(self) -> UserModule | None:
@@ -98,19 +103,28 @@ class WindowCall:
         fields: dict[str, Any] = {"name": self.name, "parameters": dict(self.parameters)}
         if self.arguments is not None:
             fields["arguments"] = [node_to_json(node) for node in self.arguments]
-        return fields | ({} if self.version is None else {"version": self.version})
+        if self.version is not None:
+            fields["version"] = self.version
+        return fields | ({} if self.on_empty is None else {"on_empty": node_to_json(self.on_empty)})
 
     @classmethod
     def of_fields(cls, fields: Mapping[str, Any]) -> WindowCall:
         """Return the call of ``fields``. Raises PlanError."""
-        unknown = fields.keys() - {"name", "parameters", "arguments", "version"}
+        unknown = fields.keys() - {"name", "parameters", "arguments", "version", "on_empty"}
         if unknown:
             raise PlanError(f"a call has no field {min(unknown)!r:.64}")
         arguments, version = fields.get("arguments"), fields.get("version")
         if version is not None and (not isinstance(version, int) or isinstance(version, bool)):
             raise PlanError(f"the version of {fields['name']!r:.64} is {version!r:.64}, which is no whole number")
         made = None if arguments is None else tuple(map(node_from_json, arguments))
-        return cls(fields["name"], made, CallParameters(fields["parameters"]), version)
+        on_empty = node_from_json(fields["on_empty"]) if "on_empty" in fields else None
+        return cls(fields["name"], made, CallParameters(fields["parameters"]), version, constant(on_empty))
+
+    @property
+    def takes_empty(self) -> bool:
+        """Whether a window without events has a result."""
+        module = self.module
+        return self.on_empty is not None or (module is not None and not module.properties.empty_preserving)
 
     def bound_aggregate(self, result: str, schema: Schema, title: str, context: WindowContext) -> WindowAggregate:
         """Return the aggregate over rows of ``schema``. Raises PlanError, which begins with ``title``."""
@@ -144,6 +158,27 @@ class WindowCall:
             check_policies(module, clip, stamp)
         except PlanError as problem:
             raise PlanError(f"{title}: {problem}") from None
+
+
+def constant(node: Node | None) -> LiteralValue | None:
+    """Return a constant, or None. Raises PlanError for an expression that is computed from rows."""
+    if node is None or isinstance(node, LiteralValue):
+        return node
+    raise PlanError(f"on_empty is ({shown(node)}); a window without events has no rows, so it is a constant")
+
+
+def value_of_constant(literal: LiteralValue, column: Column) -> Any:
+    """Return a constant as a value of a column. Raises PlanError if it does not fit."""
+    value = literal.value
+    if literal.type is not None and value is not None:
+        form = python_form(literal.type)
+        value = value if form is None else form(value)
+    if value is None and not column.nullable:
+        column = replace(column, nullable=True)
+    try:
+        return canonical_form(column)(value)
+    except ValueError as problem:
+        raise PlanError(f"on_empty of {column.name!r:.64}, which is {column.describe()}: {problem}") from None
 
 
 def argument_of_node(node: Node, schema: Schema, title: str) -> Argument:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -16,7 +16,7 @@ from lmerge.temporal.expressions.tree import ColumnReference, Node
 from lmerge.temporal.modules.kinds import OperatorModule
 from lmerge.temporal.modules.registry import MODULES, Declared
 from lmerge.temporal.plan.applying import ApplyNode
-from lmerge.temporal.plan.calls import CallParameters, WindowCall
+from lmerge.temporal.plan.calls import CallParameters, WindowCall, constant
 from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.plan.ranking import TopNode
 from lmerge.temporal.plan.windows import AggregateNode, WindowPolicies
@@ -41,13 +41,13 @@ class Grouped(Generic[S]):
     keys: tuple[tuple[str, Node], ...]
     stream: Callable[[PlanNode], S]
 
-    def tumbling(self, size: int, *, offset: int = 0) -> Windowed[S]:
-        """Return windows of ``size`` in each group, one behind the other."""
-        return self.over(Hopping(size, size, offset))
+    def tumbling(self, size: int, *, offset: int = 0, since: int | None = None) -> Windowed[S]:
+        """Return windows of ``size`` in each group, one behind the other. ``since``: none begins before it."""
+        return self.over(Hopping(size, size, offset, since))
 
-    def hopping(self, size: int, hop: int, *, offset: int = 0) -> Windowed[S]:
-        """Return windows of ``size`` in each group, one every ``hop``."""
-        return self.over(Hopping(size, hop, offset))
+    def hopping(self, size: int, hop: int, *, offset: int = 0, since: int | None = None) -> Windowed[S]:
+        """Return windows of ``size`` in each group, one every ``hop``. ``since``: none begins before it."""
+        return self.over(Hopping(size, hop, offset, since))
 
     def snapshot(self) -> Windowed[S]:
         """Return the windows between consecutive starts and ends of a group's events."""
@@ -135,39 +135,43 @@ class Windowed(Generic[S]):
         return self.stream(TopNode((self.node,), "", self.keys, self.window, policies, k, order, rank))
 
 
-def aggregate(name: str, *arguments: Operand, **parameters: Any) -> WindowCall:
-    """Return a call of an aggregate by its name: ``aggregate("percentile_cont", col.delay, p=0.9)``."""
-    return WindowCall(name, tuple(map(node_of, arguments)), CallParameters(parameters))
+def aggregate(name: str, /, *arguments: Operand, on_empty: Operand | None = None, **parameters: Any) -> WindowCall:
+    """Return a call of an aggregate by its name: ``aggregate("percentile_cont", col.delay, p=0.9)``.
+
+    ``on_empty``: the result of a window without events, on a grid with ``since`` and without groups. Without it such a
+    window has no results; beside calls that have it, a missing value.
+    """
+    constant_of = None if on_empty is None else constant(node_of(on_empty))
+    return WindowCall(name, tuple(map(node_of, arguments)), CallParameters(parameters), on_empty=constant_of)
 
 
-def count(argument: Operand | None = None) -> WindowCall:
-    """Return the number of rows, or of those in which a value is not missing."""
-    return aggregate("count") if argument is None else aggregate("count", argument)
+def count(argument: Operand | None = None, *, on_empty: int | None = None) -> WindowCall:
+    """Return the number of rows, or of those in which a value is not missing. ``on_empty``: as in ``aggregate``."""
+    return aggregate("count", *([] if argument is None else [argument]), on_empty=on_empty)
 
 
-def module(name: str, /, of: Taken | None = None, **parameters: Any) -> WindowCall:
+def module(name: str, /, of: Taken | None = None, *, on_empty: Operand | None = None, **parameters: Any) -> WindowCall:
     """Return a call of a user's module: ``module("my_average", of=col.delay, digits=1)``.
 
     ``of``: what the module is given. Without it the columns go to the inputs of their names; an operator without
-    declared inputs gets whole rows. The plan records the version that is installed. Raises PlanError if there is no
-    such module, or for a parameter that does not fit.
+    declared inputs gets whole rows. ``on_empty``: as in ``aggregate``. The plan records the version that is installed.
+    Raises PlanError if there is no such module, or for a parameter that does not fit.
     """
-    version = MODULES.find(name).version
-    given = CallParameters(parameters)
-    call = WindowCall(name, None, given, version)
+    constant_of = None if on_empty is None else constant(node_of(on_empty))
+    call = WindowCall(name, None, CallParameters(parameters), MODULES.find(name).version, constant_of)
     found = call.module
     assert found is not None
     if of is None:
         return call
     if not isinstance(of, Mapping):
         values = of if isinstance(of, (list, tuple)) else [of]
-        return WindowCall(name, tuple(map(node_of, values)), given, version)
+        return replace(call, arguments=tuple(map(node_of, values)))
     inputs = found.input_schema()
     names = () if inputs is None else inputs.names
     if set(of) != set(names):
         there = ", ".join(names) or "none by name"
         raise PlanError(f"{found.shown} is given {', '.join(of) or 'nothing'}; its inputs are {there}")
-    return WindowCall(name, tuple(node_of(of[one]) for one in names), given, version)
+    return replace(call, arguments=tuple(node_of(of[one]) for one in names))
 
 
 def method_of(declared: Declared | str) -> Callable[..., WindowCall]:
@@ -178,8 +182,8 @@ def method_of(declared: Declared | str) -> Callable[..., WindowCall]:
     """
     name = declared if isinstance(declared, str) else MODULES.named(declared)
 
-    def call(of: Taken | None = None, **parameters: Any) -> WindowCall:
-        return module(name, of, **parameters)
+    def call(of: Taken | None = None, *, on_empty: Operand | None = None, **parameters: Any) -> WindowCall:
+        return module(name, of, on_empty=on_empty, **parameters)
 
     call.__name__ = call.__qualname__ = name
     call.__doc__ = f"Return a call of module {name!r}."

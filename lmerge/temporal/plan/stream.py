@@ -229,13 +229,13 @@ class Stream:
         """Return the stream in groups of equal keys, to be cut into windows."""
         return Grouped(self.node, grouping_keys(keys, computed), Stream)
 
-    def tumbling(self, size: int, *, offset: int = 0) -> WindowedStream:
-        """Return windows of ``size``, one behind the other."""
-        return self.group_by().tumbling(size, offset=offset)
+    def tumbling(self, size: int, *, offset: int = 0, since: int | None = None) -> WindowedStream:
+        """Return windows of ``size``, one behind the other. ``since``: none begins before it."""
+        return self.group_by().tumbling(size, offset=offset, since=since)
 
-    def hopping(self, size: int, hop: int, *, offset: int = 0) -> WindowedStream:
-        """Return windows of ``size``, one every ``hop``."""
-        return self.group_by().hopping(size, hop, offset=offset)
+    def hopping(self, size: int, hop: int, *, offset: int = 0, since: int | None = None) -> WindowedStream:
+        """Return windows of ``size``, one every ``hop``. ``since``: none begins before it."""
+        return self.group_by().hopping(size, hop, offset=offset, since=since)
 
     def snapshot(self) -> WindowedStream:
         """Return the windows between consecutive starts and ends of events."""

@@ -12,7 +12,8 @@ from lmerge.temporal.windows.kinds import CountedEnd, CountWindows, Hopping, Ses
 def fields_of_window(window: WindowKind) -> dict[str, Any]:
     """Return a kind of window as JSON values."""
     if isinstance(window, Hopping):
-        return {"kind": "hopping", "size": window.size, "hop": window.hop, "offset": window.offset}
+        fields: dict[str, Any] = {"kind": "hopping", "size": window.size, "hop": window.hop, "offset": window.offset}
+        return fields | ({} if window.since is None else {"since": window.since})
     if isinstance(window, CountWindows):
         return {"kind": "count", "count": window.count, "by": window.by.value}
     if isinstance(window, Sessions):
@@ -25,7 +26,8 @@ def window_of_fields(fields: Mapping[str, Any]) -> WindowKind:
     kind = fields.get("kind")
     made: WindowKind
     if kind == "hopping":
-        made = Hopping(*(whole(fields, name) for name in ("size", "hop", "offset")))
+        since = whole(fields, "since") if "since" in fields else None
+        made = Hopping(whole(fields, "size"), whole(fields, "hop"), whole(fields, "offset"), since)
     elif kind == "count":
         made = CountWindows(whole(fields, "count"), CountedEnd(fields["by"]))
     elif kind == "sessions":

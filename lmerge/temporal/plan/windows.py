@@ -15,20 +15,23 @@ from lmerge.temporal.expressions.printing import shown
 from lmerge.temporal.expressions.properties import plain_column
 from lmerge.temporal.expressions.tree import Node
 from lmerge.temporal.modules.aggregates import WindowAggregate, aggregate_module
-from lmerge.temporal.modules.calls import WindowContext
+from lmerge.temporal.modules.calls import NO_EMPTY_WINDOWS, WindowContext
 from lmerge.temporal.operators.operator import PlanOperator
-from lmerge.temporal.plan.calls import WindowCall
+from lmerge.temporal.plan.calls import WindowCall, value_of_constant
 from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.plan.window_fields import fields_of_window, whole, window_of_fields
-from lmerge.temporal.values import order_key, order_of
-from lmerge.temporal.windows.group import WindowRules
-from lmerge.temporal.windows.kinds import Sessions, Snapshots, WindowKind
+from lmerge.temporal.values import Values, order_key, order_of
+from lmerge.temporal.windows.group import EmptyResults, WindowRules
+from lmerge.temporal.windows.kinds import Hopping, Sessions, Snapshots, WindowDescriptor, WindowKind
 from lmerge.temporal.windows.module import WindowModule
 from lmerge.temporal.windows.policies import Clip, Form, Stamp
 from lmerge.temporal.windows.window_operator import WindowOperator
 from lmerge.wire.schema import Column, Schema
 
 WINDOWS_MAX: Final = 1_000_000
+
+COMPUTED: Final = object()
+"""Stands for a value that a module computes for a window without events."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,17 @@ class WindowNode(PlanNode):
     @property
     def context(self) -> WindowContext:
         """What a module learns of its windows."""
-        return WindowContext(self.window, self.bound_keys.columns)
+        return WindowContext(self.window, self.bound_keys.columns, self.can_be_empty)
+
+    @property
+    def can_be_empty(self) -> bool:
+        """Whether windows without events can have results: on a grid that has a first window, without groups (V.D)."""
+        return isinstance(self.window, Hopping) and self.window.since is not None and not self.keys
+
+    @property
+    def on_empty(self) -> EmptyResults | None:
+        """What computes the results of a window without events, or None if it has none."""
+        return None
 
     @property
     def module(self) -> WindowModule:
@@ -122,10 +135,9 @@ class WindowNode(PlanNode):
     @property
     def rules(self) -> WindowRules:
         """What is common to all windows of the operator."""
-        policies, key = self.policies, order_key(self.input_schema)
-        return WindowRules(
-            self.window, self.module, policies.clip, policies.stamp, policies.form, key, policies.windows_max
-        )
+        chosen, key = self.policies, order_key(self.input_schema)
+        policies = chosen.clip, chosen.stamp, chosen.form
+        return WindowRules(self.window, self.module, *policies, key, chosen.windows_max, self.on_empty)
 
     def operator(self, name: str) -> PlanOperator:
         rules, output_key, keys = self.rules, order_key(self.schema), self.bound_keys
@@ -173,9 +185,41 @@ class AggregateNode(WindowNode):
         """What computes the results of a window."""
         return aggregate_module(self.aggregates, self.input_schema)
 
-    @property
+    @cached_property
     def results(self) -> Sequence[Column]:
-        return [replace(one.result, name=name) for one, (name, _) in zip(self.aggregates, self.calls, strict=True)]
+        return [
+            replace(one.result, name=name, nullable=one.result.nullable or value is None)
+            for one, (name, _), value in zip(self.aggregates, self.calls, self._empty_values, strict=True)
+        ]
+
+    @cached_property
+    def _empty_values(self) -> Sequence[Any]:
+        """Return for each call its constant for a window without events.
+
+        It is None where the value is missing, and ``COMPUTED`` where there is no such window, or a module computes it.
+        """
+        if not any(call.takes_empty for _, call in self.calls):
+            return [COMPUTED] * len(self.calls)
+        if not self.can_be_empty:
+            raise PlanError(f"{self.title}: on_empty: {NO_EMPTY_WINDOWS}")
+        values: list[Any] = []
+        for aggregate, (_, call) in zip(self.aggregates, self.calls, strict=True):
+            if call.on_empty is not None:
+                values.append(value_of_constant(call.on_empty, aggregate.result))
+            else:
+                values.append(COMPUTED if call.takes_empty else None)
+        return values
+
+    @property
+    def on_empty(self) -> EmptyResults | None:
+        if not any(call.takes_empty for _, call in self.calls):
+            return None
+        parts = list(zip(self.aggregates, self._empty_values, strict=True))
+
+        def row(window: WindowDescriptor) -> Sequence[Values]:
+            return [tuple([one.over((), window) if value is COMPUTED else value for one, value in parts])]
+
+        return row
 
     @property
     def shown(self) -> str:

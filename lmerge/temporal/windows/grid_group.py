@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lmerge.core.elements import NEG_INF
+from lmerge.core.elements import INF, NEG_INF
 from lmerge.errors import LimitExceeded, UsageError
 from lmerge.temporal.changes import Change, Lifetime
 from lmerge.temporal.values import Values
@@ -33,8 +33,10 @@ class GridGroup(WindowGroup):
     def apply(self, change: Change, begun: int) -> None:
         """Change the membership of the event in the windows that begin before the later of its two ends."""
         row, vs, old, new = change
-        if vs == NEG_INF:
-            raise UsageError(f"{change} starts at -inf, where a grid of windows has no first one")
+        if vs == NEG_INF and self._grid.since is None:
+            raise UsageError(
+                f"{change} starts at -inf, where {self._grid.shown} has no first window: give the windows since="
+            )
         self._keep(change, begun)
         # A module that sees ends is affected in every window of the event, others from the changed part on (D7).
         since = vs if self.rules.sees_ends else min(old, new)
@@ -47,7 +49,7 @@ class GridGroup(WindowGroup):
                 self._enter(entry, row, vs, new)
             elif was:
                 self._leave(entry, row, vs, old)
-            if not entry.events:
+            if not (entry.events or self.rules.keeps_empty):
                 del self.windows[start]
 
     def _keep(self, change: Change, begun: int) -> None:
@@ -61,18 +63,23 @@ class GridGroup(WindowGroup):
             self.events.apply(Change(row, vs, old if old >= reach else vs, new if new >= reach else vs))
 
     def advance(self, before: int, begun: int) -> None:
-        """Let windows begin inside events that live on."""
-        last = self.events.last_end
+        """Let windows begin inside events that live on, or all windows of the grid if those without events are kept."""
+        last = INF if self.rules.keeps_empty else self.events.last_end
         if last is None:
             return
         for start in self._starts(self._grid.start_above(before), min(last, begun + 1)):
+            if self.rules.keeps_empty:
+                self._entry(start)
+                self.touched.add(start)
             for row, vs, ve in self.events.overlapping(start, start + self._grid.size):
                 self._enter(self._entry(start), row, vs, ve)
         if not self.keeps_members:
             self.events.drop_ended(self._grid.start_above(begun) - 1)
 
     def goes_on(self, begun: int) -> bool:
-        """Whether an event ends at or behind the next start of the grid."""
+        """Whether an event ends at or behind the next start of the grid, or windows without events are kept."""
+        if self.rules.keeps_empty:
+            return True
         last = self.events.last_end
         return last is not None and last >= self._grid.start_above(begun)
 
@@ -97,6 +104,11 @@ class GridGroup(WindowGroup):
     def first_end(self) -> int | None:
         """The smallest end of an event that is kept until it has ended, and longer than its windows."""
         return self.events.first_end if self.keeps_members else None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is left of the group. A grid that keeps windows without events goes on."""
+        return super().is_empty and not self.rules.keeps_empty
 
     def _entry(self, start: int) -> WindowEntry:
         entry: WindowEntry | None = self.windows.get(start)

@@ -9,8 +9,9 @@ sees the ends of events is affected wherever the event belongs.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from sortedcontainers import SortedDict, SortedList
 
@@ -22,10 +23,15 @@ from lmerge.temporal.windows.kinds import WindowDescriptor, WindowKind, WindowSp
 from lmerge.temporal.windows.module import IncrementalModule, ModuleState, WindowModule
 from lmerge.temporal.windows.policies import Clip, Form, Stamp
 
+EmptyResults: TypeAlias = Callable[[WindowDescriptor], Sequence[Values] | Sequence[Lifetime]]
+
 
 @dataclass(frozen=True)
 class WindowRules:
-    """What is common to all windows of an operator. ``key``: the order of rows. ``windows_max``: in one step."""
+    """What is common to all windows of an operator. ``key``: the order of rows. ``windows_max``: in one step.
+
+    ``on_empty``: the results of a window without events, of a grid that is one group; None: there are none (V.D).
+    """
 
     kind: WindowKind
     module: WindowModule
@@ -34,6 +40,12 @@ class WindowRules:
     form: Form
     key: OrderKey
     windows_max: int = 1_000_000
+    on_empty: EmptyResults | None = None
+
+    @property
+    def keeps_empty(self) -> bool:
+        """Whether windows without events are there, and have results."""
+        return self.on_empty is not None
 
     @property
     def sees_ends(self) -> bool:
@@ -160,6 +172,8 @@ class WindowGroup(ABC):
         """Return what the module computes for a window."""
         rules = self.rules
         window = WindowDescriptor(entry.start, entry.end, self.key)
+        if not entry.events and rules.on_empty is not None:
+            return list(rules.on_empty(window))
         if isinstance(rules.module, IncrementalModule):
             return list(rules.module.result(entry.state, window))
         events = [rules.clipped(*event, entry) for event in self.members(entry)]

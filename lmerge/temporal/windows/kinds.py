@@ -39,13 +39,22 @@ class WindowDescriptor(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Hopping:
-    """A window of ``size`` every ``hop``, one of them beginning at ``offset``, at all times. Raises UsageError."""
+    """A window of ``size`` every ``hop``, one of them beginning at ``offset``, at all times. Raises UsageError.
+
+    ``since``: no window begins before it. A grid without it has no first window, so no event may start at -inf there.
+    """
 
     size: int
     hop: int
     offset: int = 0
+    since: int | None = None
 
     def __post_init__(self) -> None:
+        _check_whole(size=self.size, hop=self.hop, offset=self.offset)
+        if self.since is not None:
+            _check_whole(since=self.since)
+            if not NEG_INF < self.since < INF:
+                raise UsageError(f"a hopping window begins since {show_time(self.since)}, which is no moment")
         for what, value in (("size", self.size), ("hop", self.hop)):
             if not 0 < value <= INF:
                 raise UsageError(f"a hopping window has a {what} of {value}; it needs at least one unit of time")
@@ -54,6 +63,8 @@ class Hopping:
 
     def start_above(self, t: int) -> int:
         """Return the smallest start of a window above ``t``."""
+        if self.since is not None and t < self.since:
+            t = self.since - 1
         return self.offset + self.hop * ((t - self.offset) // self.hop + 1)
 
     def first_over(self, vs: int) -> int:
@@ -63,9 +74,10 @@ class Hopping:
     @property
     def shown(self) -> str:
         """The window as text."""
+        since = "" if self.since is None else f", since {show_time(self.since)}"
         if self.size == self.hop:
-            return f"tumbling({self.size})"
-        return f"hopping({self.size}, every {self.hop})"
+            return f"tumbling({self.size}{since})"
+        return f"hopping({self.size}, every {self.hop}{since})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +102,7 @@ class CountWindows:
     by: CountedEnd = CountedEnd.STARTS
 
     def __post_init__(self) -> None:
+        _check_whole(count=self.count)
         if self.count < 1:
             raise UsageError(f"a count window counts {self.count} {self.by.value}; it needs at least 1")
 
@@ -109,6 +122,7 @@ class Sessions:
     gap: int
 
     def __post_init__(self) -> None:
+        _check_whole(gap=self.gap)
         if not 0 <= self.gap <= INF:
             raise UsageError(f"a session window has a gap of {self.gap}; it needs 0 units of time or more")
 
@@ -119,3 +133,10 @@ class Sessions:
 
 
 WindowKind: TypeAlias = Hopping | Snapshots | CountWindows | Sessions
+
+
+def _check_whole(**values: object) -> None:
+    """Raise UsageError for a number that is not whole."""
+    for what, value in values.items():
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise UsageError(f"a window has a {what} of {value!r:.64}, which is no whole number")

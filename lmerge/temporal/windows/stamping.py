@@ -34,7 +34,7 @@ def stamped(group: WindowGroup, entry: WindowEntry) -> list[Lifetime]:
 
 def has_results(group: WindowGroup, entry: WindowEntry) -> bool:
     """Whether a window has results: it has events, its N points, and with points at the end an end."""
-    if not entry.events or not group.is_complete(entry):
+    if not (entry.events or group.rules.keeps_empty) or not group.is_complete(entry):
         return False
     return entry.end < INF or group.rules.stamp is not Stamp.POINT_AT_END
 

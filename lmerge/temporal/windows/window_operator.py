@@ -76,6 +76,9 @@ class WindowOperator(SkippingOperator):
         self._by_mark, self._by_stable = Calendar(), Calendar()
         self._open: SortedList[int] = SortedList()
         self._ready = ReadyWindows(rules)
+        if rules.keeps_empty:
+            assert key_of is None, "groups without events are not there"
+            self._groups[()] = self._going_on[()] = GROUPS[type(rules.kind)]((), rules)
 
     def _step(self, deltas: Sequence[Delta]) -> Delta:
         (delta,) = deltas
@@ -172,7 +175,7 @@ class WindowOperator(SkippingOperator):
         kind, going_on = self._rules.kind, self._going_on.values()
         if not isinstance(kind, Hopping) or kind.start_above(before) > self._begun or not going_on:
             return
-        last = max(group.events.last_end or NEG_INF for group in going_on)
+        last = INF if self._rules.keeps_empty else max(group.events.last_end or NEG_INF for group in going_on)
         starts_of(kind, kind.start_above(before), min(last, self._begun + 1), self._rules.windows_max)
         for key, group in list(self._going_on.items()):
             group.advance(before, self._begun)

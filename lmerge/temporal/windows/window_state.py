@@ -58,7 +58,7 @@ def check_group(group: WindowGroup) -> None:
     assert set(group.emitted) | set(group.held) <= set(group.windows)
     for start, entry in group.windows.items():
         assert start == entry.start < entry.end
-        assert entry.events > 0, f"{entry.span} is kept without events"
+        assert entry.events > 0 or group.rules.keeps_empty, f"{entry.span} is kept without events"
         assert entry.ends is None or len(entry.ends) == entry.events
         if group.keeps_members:
             ends = sorted(event.ve for event in group.members(entry))
