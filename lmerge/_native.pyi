@@ -315,3 +315,63 @@ class Digests:
 
         Each is (interval, events, sum, starts, sum).
         """
+
+@final
+class ColumnForm:
+    """The rows of one schema as columns. ``columns``: as those of ``Rows``."""
+
+    def __init__(self, columns: Sequence[Any]) -> None: ...
+    def batch(self, changes: list[Any], stable: int | None = None, mark: int | None = None) -> ColumnBatch:
+        """Return changes (row, vs, old, new) as a batch. Raises TypeError, OverflowError, ValueError for wrong values."""
+    def inserts(self, rows: Any, times: Any, stable: int | None = None, mark: int | None = None) -> ColumnBatch:
+        """Return inserts as a batch, without a copy.
+
+        ``rows``: a record batch with the schema's columns; its floats have no -0.0 and one NaN. ``times``: one with
+        start and end of each, as int64. Raises TypeError, ValueError if they are not.
+        """
+
+@final
+class ColumnBatch:
+    """An immutable batch of changes as columns, with the stable point and the watermark behind them: a ``Delta``."""
+
+    @property
+    def stable(self) -> int | None: ...
+    @property
+    def mark(self) -> int | None: ...
+    @property
+    def is_empty(self) -> bool: ...
+    def __len__(self) -> int: ...
+    def marked(self, mark: int | None) -> ColumnBatch:
+        """Return the same batch with another watermark."""
+    def changes(self) -> list[tuple[Any, int, int, int]]:
+        """Return the changes as (row, vs, old, new)."""
+    def rows(self) -> ArrowBatch:
+        """Return the rows of the changes as a record batch."""
+    def times(self) -> ArrowBatch:
+        """Return vs, old and new of the changes as a record batch of int64."""
+
+@final
+class Expressions:
+    """Expressions for the rows of one schema."""
+
+    @staticmethod
+    def of_columns(form: ColumnForm, places: Sequence[int]) -> Expressions:
+        """Return the columns at these places. Raises IndexError."""
+
+@final
+class TemporalOperator:
+    """A native ``PlanOperator``. One call at a time; the GIL is released."""
+
+    def __init__(
+        self, name: str, inputs: Sequence[ColumnForm], output: ColumnForm, description: dict[str, Any]
+    ) -> None:
+        """``description``: see ``lmerge.temporal.native.describing``. Raises ValueError for what is not native."""
+    def step(self, inputs: Sequence[ColumnBatch]) -> ColumnBatch: ...
+    def mark_of(self, mark: int) -> int: ...
+    def fast_forward(self, t: int) -> list[int]: ...
+    def state(self) -> dict[str, Any]: ...
+    def restore(self, state: dict[str, Any]) -> None: ...
+    def live(self) -> int: ...
+    @property
+    def skipped(self) -> int: ...
+    def check(self) -> None: ...

@@ -1,4 +1,4 @@
-//! `lmerge._native`: the crates `lmerge-core` and `lmerge-rows` for Python. `lmerge/_native.pyi` describes the
+//! `lmerge._native`: the crates `lmerge-core`, `lmerge-rows` and `lmerge-temporal` for Python. `lmerge/_native.pyi` describes the
 //! interface.
 //!
 //! One call takes a whole batch and returns a whole batch. Columns are passed as bytes. The GIL is released while the
@@ -12,6 +12,7 @@ mod limit;
 mod rows;
 mod state;
 mod tdb;
+mod temporal;
 mod wire;
 
 use pyo3::prelude::*;
@@ -34,6 +35,8 @@ mod _native {
     use super::rows::{ArrowBatch, Rows};
     #[pymodule_export]
     use super::tdb::Tdb;
+    #[pymodule_export]
+    use super::temporal::{ColumnBatch, ColumnForm, Expressions, TemporalOperator};
     #[pymodule_export]
     use super::wire::{Received, encode_publish, encode_subscribe, read_publish, read_subscribe};
 

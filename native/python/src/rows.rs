@@ -85,7 +85,7 @@ impl Rows {
 
 /// A record batch, for any library with the Arrow PyCapsule interface.
 #[pyclass(frozen, module = "lmerge._native")]
-pub struct ArrowBatch(StructArray);
+pub struct ArrowBatch(pub StructArray);
 
 #[pymethods]
 impl ArrowBatch {
@@ -105,7 +105,7 @@ impl ArrowBatch {
     }
 }
 
-fn column_of(declared: &Bound<'_, PyAny>) -> PyResult<Column> {
+pub fn column_of(declared: &Bound<'_, PyAny>) -> PyResult<Column> {
     let (name, type_name, nullable, round_digits, scale, children): Declared<'_> = declared.extract()?;
     let children: PyResult<_> = children.iter().map(column_of).collect();
     let unknown = || PyValueError::new_err(format!("column {name:?}: no such type: {type_name}"));
@@ -113,10 +113,10 @@ fn column_of(declared: &Bound<'_, PyAny>) -> PyResult<Column> {
 }
 
 /// A batch as the interface exports it.
-type Imported = (FFI_ArrowArray, FFI_ArrowSchema);
+pub type Imported = (FFI_ArrowArray, FFI_ArrowSchema);
 
 /// Import the batches. None if one has a type that its library does not export.
-fn imported(batches: &[Bound<'_, PyAny>]) -> PyResult<Option<Vec<Imported>>> {
+pub fn imported(batches: &[Bound<'_, PyAny>]) -> PyResult<Option<Vec<Imported>>> {
     let mut taken = Vec::with_capacity(batches.len());
     for batch in batches {
         let capsules = match batch.call_method0("__arrow_c_array__") {
@@ -139,7 +139,7 @@ fn imported(batches: &[Bound<'_, PyAny>]) -> PyResult<Option<Vec<Imported>>> {
 }
 
 /// The batches. None if one has a type that Rust's Arrow does not support.
-fn structs(batches: Vec<Imported>) -> Option<Vec<StructArray>> {
+pub fn structs(batches: Vec<Imported>) -> Option<Vec<StructArray>> {
     let of = |(array, schema): Imported| {
         // SAFETY: the array and its schema were exported together, by a library that keeps the C data interface.
         let mut data = unsafe { from_ffi(array, &schema) }.ok()?;

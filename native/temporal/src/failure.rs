@@ -9,8 +9,6 @@ use crate::plain::Plain;
 pub enum Failure {
     /// ModuleViolation.
     Module(String),
-    /// ModuleViolation whose text ends with a row. The binding appends the row as Python shows a tuple.
-    ModuleRow { text: String, row: Plain, end: String },
     /// LimitExceeded.
     Limit(String),
     /// UsageError.

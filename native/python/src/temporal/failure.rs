@@ -1,0 +1,58 @@
+//! What ends a step, as the exceptions of `lmerge.errors` and `lmerge.temporal.errors`.
+
+use lmerge_temporal::failure::{Failure, Violation};
+use pyo3::exceptions::PyAssertionError;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use super::plain::object_of;
+
+/// The exception of a failure.
+pub fn raised(py: Python<'_>, failure: Failure) -> PyErr {
+    let made = match failure {
+        Failure::Module(text) => error(py, "lmerge.temporal.errors", "ModuleViolation", (text,)),
+        Failure::Limit(text) => error(py, "lmerge.errors", "LimitExceeded", (text,)),
+        Failure::Usage(text) => error(py, "lmerge.errors", "UsageError", (text,)),
+        Failure::Input(violation) => input_violation(py, *violation),
+        Failure::Python(exception) => match exception.downcast::<PyErr>() {
+            Ok(exception) => Ok(*exception),
+            Err(_) => Err(PyAssertionError::new_err("an exception of Python is none")),
+        },
+    };
+    made.unwrap_or_else(|problem| problem)
+}
+
+fn error<'py>(
+    py: Python<'py>,
+    module: &str,
+    name: &str,
+    arguments: impl IntoPyObject<'py, Target = PyTuple, Output = Bound<'py, PyTuple>, Error = PyErr>,
+) -> PyResult<PyErr> {
+    let made = py.import(module)?.getattr(name)?.call1(arguments.into_pyobject(py)?)?;
+    Ok(PyErr::from_value(made))
+}
+
+fn input_violation(py: Python<'_>, violation: Violation) -> PyResult<PyErr> {
+    let Violation {
+        code,
+        input,
+        row,
+        times: [vs, old, new],
+        promised,
+        came,
+    } = violation;
+    let row = py
+        .import("lmerge.temporal.operators.operator")?
+        .getattr("row_of_state")?
+        .call1((object_of(py, &row)?,))?;
+    let change = py
+        .import("lmerge.temporal.changes")?
+        .getattr("Change")?
+        .call1((row, vs, old, new))?;
+    error(
+        py,
+        "lmerge.errors",
+        "InputViolation",
+        (code, input, change.str()?, promised, came),
+    )
+}

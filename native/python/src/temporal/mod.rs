@@ -1,0 +1,12 @@
+//! `lmerge-temporal` for Python: batches as columns, and operators that take and give them.
+
+mod batch;
+mod expressions;
+mod failure;
+mod operator;
+mod plain;
+mod values;
+
+pub use batch::{ColumnBatch, ColumnForm};
+pub use expressions::Expressions;
+pub use operator::TemporalOperator;
