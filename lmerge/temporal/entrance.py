@@ -124,6 +124,12 @@ class StreamEntrance:
 
     def _move_stable(self, stable: int) -> None:
         self._since_stable = 0
+        if stable == INF:
+            # Windows of events without an end stop at the last finite time that the source has had (D13).
+            ends = (event.ve for event in self.live if event.ve < INF)
+            last = max(ends, default=NEG_INF)
+            if last > self._latest:
+                self._latest = self._mark = last
         self.live.move_stable(stable)
         for claimed in [claimed for claimed in self._other if claimed.ve < stable]:
             del self._other[claimed]

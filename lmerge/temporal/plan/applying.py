@@ -3,32 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from lmerge.temporal.errors import PlanError
+from lmerge.temporal.expressions.binding import bind, bind_all
+from lmerge.temporal.expressions.tree import ColumnReference, Node
 from lmerge.temporal.modules.adapters import UserWindowModule
 from lmerge.temporal.modules.properties import Properties
+from lmerge.temporal.operators.operator import PlanOperator
 from lmerge.temporal.plan.calls import WindowCall
 from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.plan.window_fields import window_of_fields
 from lmerge.temporal.plan.windows import WindowNode, WindowPolicies, keys_of_fields
+from lmerge.temporal.values import order_key, order_of
 from lmerge.temporal.windows.group import EmptyResults
+from lmerge.temporal.windows.kinds import Hopping
+from lmerge.temporal.windows.window_operator import WindowOperator
 from lmerge.wire.schema import Column
 
 
 @dataclass(frozen=True)
 class ApplyNode(WindowNode):
-    """A user's operator in the windows of each group."""
+    """A user's operator in the windows of each group.
+
+    ``is_apart``: the module is called for each group of the columns that it declares as ``per_group``, and the results
+    are taken together.
+    """
 
     kind = "apply"
 
     call: WindowCall
+    is_apart: bool = False
 
     def __post_init__(self) -> None:
         if self.call.on_empty is not None:
             raise PlanError(f"{self.title}: an operator computes its rows, also those of a window without events")
+        if self.is_apart and not (self.declared.per_group and isinstance(self.window, Hopping)):
+            raise PlanError(f"{self.title}: {self.call.name!r:.64} declares no groups to compute apart on a grid")
         super().__post_init__()
         self.call.check_policies(self.title, self.policies.clip, self.policies.stamp)
 
@@ -38,6 +51,19 @@ class ApplyNode(WindowNode):
         module = self.call.module
         assert module is not None
         return module.properties
+
+    @property
+    def given(self) -> dict[str, tuple[Node, Column]]:
+        """What the module's inputs are over the rows that come in, and their types, by the names of the inputs."""
+        module, schema = self.call.module, self.input_schema
+        assert module is not None
+        names = (module.input_schema() or schema).names
+        nodes = self.call.arguments
+        taken: Sequence[Node] = [ColumnReference(name) for name in names] if nodes is None else nodes
+        return {
+            name: (node, bind(node, schema, operator=self.title).column)
+            for name, node in zip(names, taken, strict=True)
+        }
 
     @cached_property
     def module(self) -> UserWindowModule:
@@ -55,12 +81,26 @@ class ApplyNode(WindowNode):
 
     @property
     def shown(self) -> str:
-        return f"apply {self.call.shown}{self.shown_windows}"
+        apart = f" apart by {', '.join(self.declared.per_group)}" if self.is_apart else ""
+        return f"apply {self.call.shown}{apart}{self.shown_windows}"
+
+    def operator(self, name: str) -> PlanOperator:
+        if not self.is_apart:
+            return super().operator(name)
+        given = self.given
+        nodes = [node for _, node in self.keys] + [given[one][0] for one in self.declared.per_group]
+        keys = bind_all(nodes, self.input_schema, operator=self.title)
+        rules = replace(self.rules, key_columns=len(self.keys))
+        return WindowOperator(name, rules, order_key(self.schema), keys.evaluate, order_of(keys.columns))
 
     def fields(self) -> dict[str, Any]:
-        return self.window_fields() | {"call": self.call.fields()}
+        fields = self.window_fields() | {"call": self.call.fields()}
+        return fields | ({"is_apart": True} if self.is_apart else {})
 
     @classmethod
     def of_fields(cls, reads: Sequence[PlanNode], label: str, fields: Mapping[str, Any]) -> ApplyNode:
         window, policies = window_of_fields(fields["window"]), WindowPolicies.of_fields(fields)
-        return cls(tuple(reads), label, keys_of_fields(fields), window, policies, WindowCall.of_fields(fields["call"]))
+        call, is_apart = WindowCall.of_fields(fields["call"]), fields.get("is_apart", False)
+        if not isinstance(is_apart, bool):
+            raise PlanError(f"is_apart is {is_apart!r:.64}, which is neither true nor false")
+        return cls(tuple(reads), label, keys_of_fields(fields), window, policies, call, is_apart)

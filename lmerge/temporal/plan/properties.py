@@ -34,6 +34,7 @@ from lmerge.temporal.plan.compiling import in_order
 from lmerge.temporal.plan.joins import AsOfJoinNode, JoinNode
 from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.plan.ranking import TopNode
+from lmerge.temporal.plan.rewriting import rewrite
 from lmerge.temporal.plan.shaping import CleanseNode, CoalesceNode, EdgesNode
 from lmerge.temporal.plan.sources import SourceNode
 from lmerge.temporal.plan.spans import FilterNode, LifetimeNode, SelectNode, UnionNode
@@ -74,13 +75,29 @@ def algorithm_of(node: PlanNode) -> Choice:
 
 
 def explain(node: PlanNode) -> str:
-    """Return a plan with what every node promises and why, and the algorithm at the end."""
+    """Return a plan with what every node promises and why, what modules declare, the algorithm, and its rewrites.
+
+    The rewrites are those that make the plan do less, each with the nodes before and after it.
+    """
     lines = []
     for one, derived in derive(node).items():
         names = ", ".join(sorted(derived.promises)) or "nothing"
         lines += [f"{one.shown}", f"    promises {names}: {derived.reason}"]
+        lines += [f"    {declared}" for declared in declarations(one)]
     choice = algorithm_of(node)
-    return "\n".join([*lines, f"algorithm {choice.case.algorithm}: {choice.reason}"])
+    lines.append(f"algorithm {choice.case.algorithm}: {choice.reason}")
+    return "\n".join([*lines, *(f"rewrite {applied}" for applied in rewrite(node)[1])])
+
+
+def declarations(node: PlanNode) -> list[str]:
+    """Return what the modules of a node declare of themselves, a line for each."""
+    calls = [node.call] if isinstance(node, ApplyNode) else []
+    calls += [call for _, call in node.calls] if isinstance(node, AggregateNode) else []
+    found = []
+    for module in dict.fromkeys(call.module for call in calls):
+        if module is not None:
+            found.append(f"{module.shown} declares {', '.join(module.properties.describe()) or 'nothing'}")
+    return found
 
 
 Rule = Callable[[PlanNode, Sequence[Derived]], Derived]

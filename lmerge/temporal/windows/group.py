@@ -31,6 +31,7 @@ class WindowRules:
     """What is common to all windows of an operator. ``key``: the order of rows. ``windows_max``: in one step.
 
     ``on_empty``: the results of a window without events, of a grid that is one group; None: there are none (V.D).
+    ``key_columns``: how many values of a group's key the query has; others only keep groups apart. None: all of them.
     """
 
     kind: WindowKind
@@ -41,6 +42,7 @@ class WindowRules:
     key: OrderKey
     windows_max: int = 1_000_000
     on_empty: EmptyResults | None = None
+    key_columns: int | None = None
 
     @property
     def keeps_empty(self) -> bool:
@@ -97,7 +99,7 @@ class WindowEntry:
 
 
 class WindowGroup(ABC):
-    """The windows and live events of one group. ``key``: the group's key, as values.
+    """The windows and live events of one group. ``key``: the group's key, as values; ``shown_key``: what results have.
 
     ``keeps_members``: whether all events of the windows are kept, or only what the module's states lack.
     """
@@ -106,6 +108,7 @@ class WindowGroup(ABC):
 
     def __init__(self, key: Values, rules: WindowRules) -> None:
         self.key = key
+        self.shown_key = key if rules.key_columns is None else key[: rules.key_columns]
         self.rules = rules
         self.windows: SortedDict[int, WindowEntry] = SortedDict()
         self.events = EventIndex(rules.key)
@@ -171,7 +174,7 @@ class WindowGroup(ABC):
     def results(self, entry: WindowEntry) -> list[Values] | list[Lifetime]:
         """Return what the module computes for a window."""
         rules = self.rules
-        window = WindowDescriptor(entry.start, entry.end, self.key)
+        window = WindowDescriptor(entry.start, entry.end, self.shown_key)
         if not entry.events and rules.on_empty is not None:
             return list(rules.on_empty(window))
         if isinstance(rules.module, IncrementalModule):

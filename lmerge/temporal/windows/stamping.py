@@ -22,14 +22,14 @@ def stamped(group: WindowGroup, entry: WindowEntry) -> list[Lifetime]:
     if not (rules.module.stamps and rules.stamp.keeps_own):
         span = (entry.end - 1, entry.end) if rules.stamp is Stamp.POINT_AT_END else entry.span
         rows = (result.row for result in cast(list[Lifetime], found)) if rules.module.stamps else found
-        return [Lifetime(group.key + row, *span) for row in cast(Iterable[Values], rows)]
+        return [Lifetime(group.shown_key + row, *span) for row in cast(Iterable[Values], rows)]
     results = cast(list[Lifetime], found)
     if rules.stamp is Stamp.CLIP:
         cut = (Lifetime(row, max(vs, entry.start), min(ve, entry.end)) for row, vs, ve in results)
-        return [Lifetime(group.key + row, vs, ve) for row, vs, ve in cut if vs < ve]
+        return [Lifetime(group.shown_key + row, vs, ve) for row, vs, ve in cut if vs < ve]
     for result in results:
         _check_own(group, entry, result)
-    return [Lifetime(group.key + row, vs, ve) for row, vs, ve in results]
+    return [Lifetime(group.shown_key + row, vs, ve) for row, vs, ve in results]
 
 
 def has_results(group: WindowGroup, entry: WindowEntry) -> bool:
