@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from lmerge.core.elements import INF, NEG_INF, show_time
 from lmerge.errors import InputViolation, UsageError
 from lmerge.temporal.changes import Change, Delta, Lifetime
 from lmerge.temporal.open_events import OpenEvents
+from lmerge.temporal.operators.operator import event_of_state, state_of_event
+from lmerge.temporal.values import OrderKey
 from lmerge.text_enum import TextEnum
 
 
@@ -104,6 +107,35 @@ class StreamEntrance:
                 changes = []
         last = self._batch(changes, None)
         return batches if last.is_empty else [*batches, last]
+
+    @property
+    def mark(self) -> int:
+        """The watermark: the latest start that the source has had, or its stable point if that is later."""
+        return max(self._latest, self.live.stable)
+
+    def state(self, key: OrderKey) -> dict[str, Any]:
+        """Return what the entrance has to know to go on, as plain values. ``key``: the order of the source's rows."""
+        others = sorted(self._other.items(), key=lambda item: (item[0].vs, key(item[0].row), item[0].ve))
+        return {
+            "live": self.live.state(key),
+            "latest": self._latest,
+            "since_stable": self._since_stable,
+            "late": [self.dropped, self.moved],
+            "other": [
+                [state_of_event(claimed), [None if actual is None else state_of_event(actual) for actual in actuals]]
+                for claimed, actuals in others
+            ],
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take what ``state`` has returned. The entrance is a new one with the same settings."""
+        self.live.restore(state["live"])
+        self._latest, self._since_stable = state["latest"], state["since_stable"]
+        self.dropped, self.moved = state["late"]
+        self._other = {
+            event_of_state(claimed): [None if actual is None else event_of_state(actual) for actual in actuals]
+            for claimed, actuals in state["other"]
+        }
 
     def _batch(self, changes: list[Change], stable: int | None) -> Delta:
         mark, self._mark = self._mark, None

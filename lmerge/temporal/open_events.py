@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator
+from typing import Any
 
 from lmerge.core.calendar import Calendar, Node
 from lmerge.core.elements import INF, NEG_INF, show_time
 from lmerge.errors import InputViolation
 from lmerge.temporal.changes import Change, Lifetime
-from lmerge.temporal.values import Values
+from lmerge.temporal.operators.operator import row_of_state, state_of_row
+from lmerge.temporal.values import OrderKey, Values
 
 
 class OpenEvents:
@@ -68,6 +70,19 @@ class OpenEvents:
         if stable == INF:
             self._nodes.clear()
             self._count = 0
+
+    def state(self, key: OrderKey) -> dict[str, Any]:
+        """Return the stable point and the events, in order of start, row (by ``key``) and end, as plain values."""
+        nodes = sorted(self._nodes.items(), key=lambda item: (item[0][1], key(item[0][0])))
+        return {"stable": self.stable, "events": [[state_of_row(row), vs, list(node[3])] for (row, vs), node in nodes]}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take what ``state`` has returned. These are new."""
+        self.stable = state["stable"]
+        for plain, vs, ends in state["events"]:
+            row = row_of_state(plain)
+            for end in ends:
+                self._add(row, vs, end)
 
     def check(self) -> None:
         """Assert that live events are live and counted."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 
+import msgpack
 import pytest
 from temporal_world import FIRST, LAST, StreamTable, cut, random_stream
 
@@ -160,3 +161,23 @@ def test_a_late_change_can_end_the_query() -> None:
         entrance.take([insert(A, 5, 20)])
     assert entrance.live.stable == 10
     assert entrance.live.stable > NEG_INF
+
+
+@pytest.mark.parametrize("late", list(LatePolicy))
+def test_a_restored_entrance_goes_on_in_the_same_way(late: LatePolicy) -> None:
+    rules = (
+        [None] if late is LatePolicy.FAIL else [ProgressRule(delay=3), ProgressRule(every=4), ProgressRule(events=3)]
+    )
+    for seed in range(200):
+        random_ = random.Random(seed)
+        rule = random_.choice(rules)
+        entrance = StreamEntrance("s", rule, late)
+        for item in random_stream(random_, 25):
+            if rule is not None and isinstance(item, int):
+                continue
+            twin = StreamEntrance("s", rule, late)
+            twin.restore(msgpack.unpackb(msgpack.packb(entrance.state(tuple))))
+            twin.live.check()
+            assert twin.take([item]) == entrance.take([item])
+            assert twin.state(tuple) == entrance.state(tuple)
+            assert (twin.mark, twin.dropped, twin.moved) == (entrance.mark, entrance.dropped, entrance.moved)

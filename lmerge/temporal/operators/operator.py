@@ -19,7 +19,7 @@ from decimal import Decimal
 from typing import Any
 
 from lmerge.core.elements import NEG_INF
-from lmerge.temporal.changes import Change, Delta, merged, ordered
+from lmerge.temporal.changes import Change, Delta, Lifetime, merged, ordered
 from lmerge.temporal.values import OrderKey, canonical_float
 
 
@@ -105,3 +105,14 @@ def row_of_state(state: Any) -> Any:
     if isinstance(state, dict):
         return Decimal(state["decimal"])
     return canonical_float(state) if isinstance(state, float) else state
+
+
+def state_of_event(event: Lifetime) -> list[Any]:
+    """Return an event as plain values."""
+    return [state_of_row(event.row), event.vs, event.ve]
+
+
+def event_of_state(state: list[Any]) -> Lifetime:
+    """Return the event of plain values that ``state_of_event`` has returned."""
+    row, vs, ve = state
+    return Lifetime(row_of_state(row), vs, ve)
