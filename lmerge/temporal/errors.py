@@ -11,3 +11,7 @@ class PlanError(UsageError):
 
 class ModuleViolation(UsageError):
     """A module broke what its kind or its declaration promises. The message names the module and the window."""
+
+
+class SnapshotDamaged(UsageError):
+    """A snapshot that cannot be read: it is cut short, changed, of another version, or none at all."""

@@ -32,10 +32,13 @@ class GraphStep(NamedTuple):
 class OperatorGraph:
     """Operators over ``sources`` streams. ``outputs``: the places that are read from outside.
 
-    ``failures``: by place, the error of a step that has failed, or of one that it reads. ``observer``: see there.
+    ``needed``: the feedback that the outputs have given so far. ``failures``: by place, the error of a step that has
+    failed, or of one that it reads. ``observer``: see there.
     """
 
-    def __init__(self, sources: int, steps: Sequence[GraphStep], outputs: Sequence[int]) -> None:
+    def __init__(
+        self, sources: int, steps: Sequence[GraphStep], outputs: Sequence[int], needed: Sequence[int] | None = None
+    ) -> None:
         places = sources + len(steps)
         for at, step in enumerate(steps):
             assert len(step.reads) == step.operator.inputs, f"{step.operator.name} reads {len(step.reads)} streams"
@@ -44,7 +47,7 @@ class OperatorGraph:
         self.sources, self.steps, self.outputs = sources, tuple(steps), tuple(outputs)
         self.failures: dict[int, LmergeError] = {}
         self.observer: Observer | None = None
-        self._needed = [NEG_INF] * len(self.outputs)
+        self._needed = [NEG_INF] * len(self.outputs) if needed is None else list(needed)
 
     def step(self, deltas: Sequence[Delta]) -> list[Delta]:
         """Take one batch of each source, and return one of each output. Raises what an operator raises."""
@@ -62,13 +65,13 @@ class OperatorGraph:
         for place, (operator, reads) in enumerate(self.steps, self.sources):
             read = [streams[source] for source in reads]
             found = NOTHING_CHANGES
-            if not all(delta.is_empty for delta in read) and not (self.failures and self._has_failed(place, reads)):
+            if not (self.failures and self._has_failed(place, reads)):
                 try:
-                    found = _stepped(operator, read)
+                    found = stepped(operator, read)
                 except LmergeError as error:
                     self.failures[place] = error
                 else:
-                    if self.observer is not None:
+                    if self.observer is not None and found is not NOTHING_CHANGES:
                         self.observer(place, read, found)
             streams.append(found)
         self._spread_failures()
@@ -119,7 +122,10 @@ class OperatorGraph:
                 self.failures.setdefault(place, failed)
 
 
-def _stepped(operator: PlanOperator, read: Sequence[Delta]) -> Delta:
+def stepped(operator: PlanOperator, read: Sequence[Delta]) -> Delta:
+    """Return an operator's output for a batch of each input. Raises what the operator raises."""
+    if all(delta.is_empty for delta in read):
+        return NOTHING_CHANGES
     marks = [delta.mark for delta in read if delta.mark is not None]
     found = operator.step(read)
     return found._replace(mark=operator.mark_of(max(marks))) if marks else found

@@ -6,94 +6,343 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import Any, Final
 
-from lmerge.core.batch import Batch, BatchBuilder
-from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF, STABLE, show_time
-from lmerge.errors import UsageError
-from lmerge.temporal.changes import NOTHING_CHANGES, Change, Delta, Lifetime
-from lmerge.temporal.entrance import LatePolicy, ProgressRule, StreamEntrance
-from lmerge.temporal.plan.compiling import CompiledPlan, compile_plan
+from lmerge.core.elements import INF, NEG_INF
+from lmerge.errors import LmergeError, UsageError
+from lmerge.temporal.changes import NOTHING_CHANGES, Delta, Lifetime
+from lmerge.temporal.entrance import StreamEntrance
+from lmerge.temporal.errors import PlanError, SnapshotDamaged
+from lmerge.temporal.graph import stepped
+from lmerge.temporal.plan.beginnings import FROM_THE_START, StreamBeginning
+from lmerge.temporal.plan.compiling import in_order
+from lmerge.temporal.plan.json_format import plan_from_json, plan_to_json
 from lmerge.temporal.plan.nodes import PlanNode
-from lmerge.temporal.plan.sources import SourceShape
-from lmerge.temporal.row_forms import RowForms
+from lmerge.temporal.plan.sources import SourceNode, SourceShape
+from lmerge.temporal.runs.parts import RunPart, RunParts, restored_part
+from lmerge.temporal.runs.place_tables import PlaceTable
+from lmerge.temporal.runs.results import ElementWriter, ResultTable
+from lmerge.temporal.runs.settings import Item, SourceSettings
+from lmerge.temporal.runs.snapshots import check_same_plan, check_same_settings, dump_snapshot, load_snapshot
+from lmerge.temporal.values import order_key
 
-Item: TypeAlias = Change | int
-"""A change of a source's table, or a stable point."""
+__all__ = ("MAIN", "AttachedQuery", "ElementWriter", "Item", "QueryRun", "ResultTable", "SourceSettings", "collect")
+
+MAIN: Final = "main"
 
 
 @dataclass(frozen=True)
-class SourceSettings:
-    """How a source enters. ``rule`` None: it declares its stable points itself."""
+class AttachedQuery:
+    """How a query has begun in a run. ``begins``: of which events its results are right, by result.
 
-    rule: ProgressRule | None = None
-    late: LatePolicy = LatePolicy.FAIL
+    ``first``: the first batch of each result: the live events that it has at its stable point.
+    """
+
+    begins: Mapping[str, StreamBeginning]
+    first: Mapping[str, Delta]
 
 
 class QueryRun:
-    """A plan that runs. ``outputs``: its results by name; ``settings``: of its sources by name.
+    """Queries that run, with their common parts computed once.
 
-    Raises PlanError if the plan cannot be compiled, UsageError for settings of a source that it does not have.
+    ``outputs``: the results of the first query, ``name``, by their names; ``settings``: of its sources by name.
+    ``attachable``: further queries can be attached, for which the live events of every stream are kept.
+    ``resume``: a snapshot of a run of this query, to go on where it was taken, with all queries that were attached;
+    settings that are not given are as they were.
+
+    Raises PlanError if the plan cannot be compiled, UsageError for settings of a source that it does not have. Raises
+    PlanError with what differs if the snapshot is of another plan, version of a module or setting, and SnapshotDamaged
+    if it cannot be read.
     """
 
-    def __init__(self, outputs: Mapping[str, PlanNode], settings: Mapping[str, SourceSettings] | None = None) -> None:
-        self.plan: CompiledPlan = compile_plan(list(outputs.values()))
-        self.outputs = tuple(outputs)
-        settings = settings or {}
-        names = [source.label for source in self.plan.sources]
-        points = [source.label for source in self.plan.sources if source.shape is SourceShape.POINT]
-        unknown = [name for name in settings if name not in names]
-        if unknown:
-            raise UsageError(f"the plan has no source {unknown[0]!r:.64}; it has {', '.join(names)}")
-        self._places = {name: place for place, name in enumerate(names)}
-        self.entrances = {
-            name: StreamEntrance(name, chosen.rule, chosen.late, has_points=name in points)
-            for name in names
-            for chosen in (settings.get(name, SourceSettings()),)
-        }
-        self.graph = self.plan.graph()
+    def __init__(
+        self,
+        outputs: Mapping[str, PlanNode],
+        settings: Mapping[str, SourceSettings] | None = None,
+        *,
+        name: str = MAIN,
+        attachable: bool = False,
+        resume: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.failed: dict[str, LmergeError] = {}
+        self.entrances: dict[str, StreamEntrance] = {}
+        self._settings: dict[str, SourceSettings] = {}
+        self._queries: dict[str, dict[str, PlanNode]] = {}
+        self._tables: dict[PlanNode, PlaceTable] | None = {} if attachable else None
+        self._parts = RunParts()
+        self._needed: dict[str, int] = {}  # feedback by result
+        self._passed_on: dict[str, int] = {}  # feedback by source
+        if resume is None:
+            self._enter(name, outputs, self._parts.missing(list(outputs.values()), {}), settings or {})
+            return
+        try:
+            self._go_on(resume, name, outputs, settings or {})
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as problem:
+            raise SnapshotDamaged(f"the snapshot of a run cannot be read: {problem!r:.200}") from problem
+
+    @property
+    def queries(self) -> Mapping[str, Mapping[str, PlanNode]]:
+        """The results of each query that runs, by its name."""
+        return self._queries
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The names of all results."""
+        return tuple(self._results())
+
+    @property
+    def parts(self) -> tuple[RunPart, ...]:
+        """The operators, each behind those that it reads."""
+        return self._parts.parts
+
+    # Batches.
 
     def take(self, source: str, items: Iterable[Item]) -> list[dict[str, Delta]]:
-        """Take items of a source, and return the batches of every output, step by step.
+        """Take items of a source, and return the batches of every result, step by step.
 
-        Raises UsageError for a source that the plan does not have, InputViolation for an item that is not legal, and
-        what an operator raises. The query cannot go on after an error.
+        A query whose operator fails ends, with the error in ``failed``; when none is left, the error is raised.
+
+        Raises UsageError for a source that the plan does not have, and InputViolation for an item that is not legal.
+        The queries cannot go on after an error.
         """
-        place = self._places.get(source)
-        if place is None:
-            raise UsageError(f"the plan has no source {source!r:.64}; it has {', '.join(self._places)}")
-        idle = [NOTHING_CHANGES] * len(self._places)
-        results = []
-        for delta in self.entrances[source].take(items):
-            found = self.graph.step([*idle[:place], delta, *idle[place + 1 :]])
-            results.append(dict(zip(self.outputs, found, strict=True)))
-        return results
+        self._check_left()
+        entrance = self.entrances.get(source)
+        if entrance is None:
+            raise UsageError(f"the plan has no source {source!r:.64}; it has {', '.join(self.entrances)}")
+        return [self._step(source, delta) for delta in entrance.take(items)]
 
     def end(self) -> list[dict[str, Delta]]:
         """Let every source end that has not ended, and return what follows."""
-        return [step for name in self.entrances for step in self.take(name, [INF])]
+        names = [*self.entrances]
+        return [step for name in names if name in self.entrances for step in self.take(name, [INF])]
 
+    def _step(self, source: str, delta: Delta) -> dict[str, Delta]:
+        idle = [NOTHING_CHANGES] * len(self.entrances)
+        place = list(self.entrances).index(source)
+        found = self.graph.advance([*idle[:place], delta, *idle[place + 1 :]])
+        results = dict(zip(self._results(), found, strict=True))
+        if self.graph.failures:
+            self._end_failed()
+            results = {output: results[output] for output in self._results()}
+        return results
 
-@dataclass
-class ResultTable:
-    """The table of a result, and its stable point."""
+    def _end_failed(self) -> None:
+        """End the queries with a result that reads a failed step. Raises the error if no query is left."""
+        places, failures = self._parts.places, self.graph.failures
+        for name, outputs in list(self._queries.items()):
+            errors = [failures[places[node]] for node in outputs.values() if places[node] in failures]
+            if errors:
+                self.failed[name] = errors[0]
+                self._leave(name)
+        self._check_left()
 
-    events: Counter[Lifetime] = field(default_factory=Counter)
-    stable: int = NEG_INF
+    def _check_left(self) -> None:
+        if not self._queries:
+            raise next(reversed(self.failed.values()), UsageError("no query is left in the run"))
 
-    def apply(self, delta: Delta) -> None:
-        """Take a batch of the result."""
-        for row, vs, old, new in delta.changes:
-            if old > vs:
-                self.events[Lifetime(row, vs, old)] -= 1
-                if not self.events[Lifetime(row, vs, old)]:
-                    del self.events[Lifetime(row, vs, old)]
-            if new > vs:
-                self.events[Lifetime(row, vs, new)] += 1
-        self.stable = self.stable if delta.stable is None else delta.stable
+    # Queries that come and go.
+
+    def attach(
+        self, name: str, outputs: Mapping[str, PlanNode], settings: Mapping[str, SourceSettings] | None = None
+    ) -> AttachedQuery:
+        """Begin a further query, over the live events of the streams that it shares; ``settings``: of its new sources.
+
+        From now on its results are right for the events of ``begins``, as if it had been there from the start. No
+        other query is touched.
+
+        Raises UsageError for a run that is not attachable or a name that is taken, PlanError for a plan that cannot
+        begin in the middle of a stream, and what an operator raises over the live events; then nothing has changed.
+        """
+        if self._tables is None:
+            raise UsageError(f"{name!r:.64} cannot be attached: the run does not keep live events (attachable=True)")
+        if name in self._queries:
+            raise UsageError(f"there is a query {name!r:.64} in the run")
+        taken = next((output for output in outputs if output in self._results()), None)
+        if taken is not None:
+            raise UsageError(f"query {name!r:.64}: there is a result {taken!r:.64} in the run")
+        for node in in_order(list(outputs.values())):
+            if isinstance(node, SourceNode) and self._has_ended(node):
+                raise PlanError(f"query {name!r:.64}: source {node.label!r:.64} has ended, so no event of it is left")
+        begins = self._beginnings()
+        new = self._parts.missing(list(outputs.values()), begins)
+        first = self._first_batches(new)
+        begins |= {part.result: part.opening.begins for part in new.parts}
+        begins |= dict.fromkeys(new.sources, FROM_THE_START)
+        self._enter(name, outputs, new, settings or {})
+        for part in new.parts:
+            self._tables[part.result].apply(first[part.result])
+        return AttachedQuery(
+            {output: begins[node] for output, node in outputs.items()},
+            {output: first[node] for output, node in outputs.items()},
+        )
+
+    def detach(self, name: str) -> None:
+        """End a query; what only it has read is computed no more. Raises UsageError if there is none of that name."""
+        if name not in self._queries:
+            raise UsageError(f"there is no query {name!r:.64} in the run; there are {', '.join(self._queries)}")
+        self._leave(name)
+
+    def _has_ended(self, source: SourceNode) -> bool:
+        return source.label in self.entrances and self.entrances[source.label].live.stable == INF
+
+    def _first_batches(self, new: RunParts) -> dict[PlanNode, Delta]:
+        """Return what each stream has at its stable point: what is there, and what new operators make of it."""
+        assert self._tables is not None
+        for source in self._parts.sources:
+            self._tables[source].mark = self.entrances[source.label].mark
+        first = {node: table.whole() for node, table in self._tables.items()}
+        first |= dict.fromkeys(new.sources, NOTHING_CHANGES)
+        for part in new.parts:
+            first[part.result] = stepped(part.operator, [first[read] for read in part.reads])
+        return first
+
+    def _beginnings(self) -> dict[PlanNode, StreamBeginning]:
+        """Return which events of each stream a reader gets that begins now."""
+        begins = {part.result: part.begins for part in self._parts.parts}
+        for source in self._parts.sources:
+            passed_on = self._passed_on.get(source.label, NEG_INF)
+            begins[source] = StreamBeginning(max(self.entrances[source.label].live.stable, passed_on))
+        return begins
+
+    def _enter(
+        self, name: str, outputs: Mapping[str, PlanNode], new: RunParts, settings: Mapping[str, SourceSettings]
+    ) -> None:
+        names = [source.label for source in new.sources]
+        unknown = [source for source in settings if source not in names]
+        if unknown:
+            raise UsageError(f"the plan has no source {unknown[0]!r:.64}; it has {', '.join(names)}")
+        for source in new.sources:
+            chosen = self._settings[source.label] = settings.get(source.label, SourceSettings())
+            is_point = source.shape is SourceShape.POINT
+            entrance = StreamEntrance(source.label, chosen.rule, chosen.late, has_points=is_point)
+            self.entrances[source.label] = entrance
+            if self._tables is not None:
+                self._tables[source] = PlaceTable(source, entrance.live)
+        if self._tables is not None:
+            self._tables |= {part.result: PlaceTable(part.result) for part in new.parts}
+        self._queries[name] = dict(outputs)
+        self.failed.pop(name, None)
+        self._parts += new
+        self._rebuild()
+
+    def _leave(self, name: str) -> None:
+        outputs = self._queries.pop(name)
+        self._needed = {output: t for output, t in self._needed.items() if output not in outputs}
+        self._parts = self._parts.needed_for(list(self._results().values()))
+        left = self._parts.places
+        names = [source.label for source in self._parts.sources]
+        self.entrances = {name: self.entrances[name] for name in names}
+        self._settings = {name: self._settings[name] for name in names}
+        if self._tables is not None:
+            self._tables = {node: table for node, table in self._tables.items() if node in left}
+        self._rebuild()
+
+    def _rebuild(self) -> None:
+        """Put the operators, with their states, into a graph for the queries that are there."""
+        results = self._results()
+        self.graph = self._parts.graph(
+            list(results.values()), [self._needed.get(output, NEG_INF) for output in results]
+        )
+        if self._tables is not None:
+            self.graph.observer = self._observe
+
+    def _observe(self, place: int, read: Sequence[Delta], found: Delta) -> None:
+        assert self._tables is not None
+        self._tables[self._parts.parts[place - len(self.entrances)].result].apply(found)
+
+    def _results(self) -> dict[str, PlanNode]:
+        return {output: node for outputs in self._queries.values() for output, node in outputs.items()}
+
+    # Feedback.
+
+    def fast_forward(self, output: str, t: int) -> dict[str, int]:
+        """Learn that the consumer of a result needs no event that ends before ``t``; return the same for each source.
+
+        A part that several results read goes by the least of them; one that has not asked needs everything. Raises
+        UsageError for a result that is not there.
+        """
+        results = list(self._results())
+        if output not in results:
+            raise UsageError(f"there is no result {output!r:.64} in the run; there are {', '.join(results)}")
+        self._needed[output] = max(t, self._needed.get(output, NEG_INF))
+        needed = dict(zip(self.entrances, self.graph.fast_forward(results.index(output), t), strict=True))
+        for source, least in needed.items():
+            self._passed_on[source] = max(least, self._passed_on.get(source, NEG_INF))
+        return needed
+
+    # Snapshots.
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return all that the run has to know to go on, as plain values, at the boundary between two batches."""
+        places = {node: at for at, node in enumerate(in_order(list(self._results().values())))}
+        tables = self._tables
+        return {
+            "queries": [[name, plan_to_json(outputs)] for name, outputs in self._queries.items()],
+            "sources": [
+                {
+                    "name": source.label,
+                    "settings": self._settings[source.label].fields(),
+                    "state": self.entrances[source.label].state(order_key(source.schema)),
+                    "passed_on": self._passed_on.get(source.label, NEG_INF),
+                }
+                for source in self._parts.sources
+            ],
+            "parts": [part.fields(places) for part in self._parts.parts],
+            "tables": None if tables is None else [tables[part.result].state() for part in self._parts.parts],
+            "needed": dict(self._needed),
+        }
+
+    def dump(self) -> bytes:
+        """Return ``snapshot`` as bytes."""
+        return dump_snapshot(self.snapshot())
+
+    @classmethod
+    def load(
+        cls,
+        data: bytes,
+        outputs: Mapping[str, PlanNode],
+        settings: Mapping[str, SourceSettings] | None = None,
+        *,
+        name: str = MAIN,
+    ) -> QueryRun:
+        """Return the run of the bytes of ``dump``. Raises as the class does with ``resume``."""
+        return cls(outputs, settings, name=name, resume=load_snapshot(data))
+
+    def _go_on(
+        self,
+        snapshot: Mapping[str, Any],
+        name: str,
+        outputs: Mapping[str, PlanNode],
+        settings: Mapping[str, SourceSettings],
+    ) -> None:
+        documents = dict(snapshot["queries"])
+        if name not in documents:
+            raise PlanError(f"the snapshot has no query {name!r:.64}; it has {', '.join(documents)}")
+        check_same_plan(documents[name], plan_to_json(outputs))
+        queries = {
+            query: dict(outputs) if query == name else plan_from_json(document) for query, document in documents.items()
+        }
+        were = {kept["name"]: SourceSettings.of_fields(kept["settings"]) for kept in snapshot["sources"]}
+        check_same_settings(were, settings)
+        order = in_order([node for results in queries.values() for node in results.values()])
+        sources = {node.label: node for node in order if isinstance(node, SourceNode)}
+        parts = tuple(restored_part(fields, order) for fields in snapshot["parts"])
+        self._tables = None if snapshot["tables"] is None else {}
+        first = next(iter(queries))
+        self._enter(
+            first, queries[first], RunParts(tuple(sources[source] for source in were), parts), were | dict(settings)
+        )
+        self._queries = queries
+        for kept in snapshot["sources"]:
+            self.entrances[kept["name"]].restore(kept["state"])
+            self._passed_on[kept["name"]] = kept["passed_on"]
+        if self._tables is not None:
+            for part, kept in zip(parts, snapshot["tables"], strict=True):
+                self._tables[part.result].restore(kept)
+        self._needed = dict(snapshot["needed"])
+        self._rebuild()
 
 
 def collect(
@@ -103,8 +352,6 @@ def collect(
 
     Sources are read one after the other. Raises what ``QueryRun.take`` does.
     """
-    from lmerge.temporal.values import order_key
-
     run, table = QueryRun({"result": node}, settings), ResultTable()
     for name, items in history.items():
         for step in run.take(name, items):
@@ -113,30 +360,3 @@ def collect(
         table.apply(step["result"])
     key = order_key(node.schema)
     return sorted(table.events.elements(), key=lambda event: (event.vs, key(event.row), event.ve))
-
-
-class ElementWriter:
-    """Makes batches of elements, as a publisher takes them, of the batches of a result."""
-
-    def __init__(self, node: PlanNode) -> None:
-        self._forms = RowForms(node.schema)
-
-    def batch(self, deltas: Sequence[Delta]) -> Batch:
-        """Return the elements of batches in their order."""
-        builder = BatchBuilder()
-        rows, payload = builder.rows, self._forms.payload
-        for changes, stable, _ in deltas:
-            for row, vs, old, new in changes:
-                if old == vs:
-                    rows.append((INSERT, vs, new, 0, payload(row)))
-                else:
-                    rows.append((ADJUST, vs, new, old, payload(row)))
-            if stable is not None:
-                rows.append((STABLE, stable, 0, 0, b""))
-        return builder.build()
-
-
-def shown_event(event: Lifetime, row: Mapping[str, Any]) -> str:
-    """Return an event for people: its row by column, and its lifetime."""
-    values = ", ".join(f"{name}={value}" for name, value in row.items())
-    return f"{values} [{show_time(event.vs)}, {show_time(event.ve)})"

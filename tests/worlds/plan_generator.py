@@ -282,7 +282,7 @@ def _grouped(random_: Random, stream: Stream) -> GroupedStream:
     keys = [name for name in columns_of(stream, "int", "string", "bool") if not name.startswith("r")]
     if not keys or random_.random() < 0.3:
         return stream.group_by()
-    if random_.random() < 0.2 and columns_of(stream, "int"):
+    if random_.random() < 0.2 and columns_of(stream, "int") and "half" not in stream.schema.names:
         return stream.group_by(half=col[random_.choice(columns_of(stream, "int"))] // 2)
     return stream.group_by(*random_.sample(keys, random_.randint(1, min(2, len(keys)))))
 

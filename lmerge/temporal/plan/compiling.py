@@ -6,8 +6,10 @@ Both rewrites keep the output, byte for byte. ``CompiledPlan.steps`` shows what 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain as chained
+from itertools import count
 
 from lmerge.temporal.errors import PlanError
 from lmerge.temporal.graph import GraphStep, OperatorGraph
@@ -37,7 +39,9 @@ class CompiledPlan:
     def graph(self) -> OperatorGraph:
         """Return new operators for the plan."""
         return OperatorGraph(
-            len(self.sources), [GraphStep(_operator(step), step.reads) for step in self.steps], self.outputs
+            len(self.sources),
+            [GraphStep(step_operator(step.name, step.nodes), step.reads) for step in self.steps],
+            self.outputs,
         )
 
 
@@ -49,24 +53,34 @@ def compile_plan(outputs: Sequence[PlanNode]) -> CompiledPlan:
     twice = [name for name, count in names.items() if count > 1]
     if twice:
         raise PlanError(f"two different sources are named {twice[0]!r:.64}")
-    chains = _chains(order, outputs)
     places: dict[PlanNode, int] = {source: place for place, source in enumerate(sources)}
     steps: list[CompiledStep] = []
-    taken: Counter[str] = Counter()
-    for chain in chains:
+    for name, chain in chains_of(outputs):
         reads = tuple(places[node] for node in chain[0].reads)
-        steps.append(CompiledStep(_name(chain, taken), chain, reads))
+        steps.append(CompiledStep(name, chain, reads))
         places[chain[-1]] = len(sources) + len(steps) - 1
     return CompiledPlan(tuple(sources), tuple(steps), tuple(places[output] for output in outputs))
 
 
-def in_order(outputs: Sequence[PlanNode]) -> list[PlanNode]:
-    """Return the different nodes of a plan, each behind those that it reads."""
+def chains_of(
+    outputs: Sequence[PlanNode], there: Collection[PlanNode] = (), names: Iterable[str] = ()
+) -> list[tuple[str, tuple[PlanNode, ...]]]:
+    """Return the nodes that one operator computes, in order, with a name for it that is not one of ``names``.
+
+    ``there``: nodes that are computed already, by operators that run.
+    """
+    computed = [node for node in in_order(outputs, there) if node not in there and not isinstance(node, SourceNode)]
+    taken = set(names)
+    return [(_name(chain, taken), chain) for chain in _chains(computed, outputs)]
+
+
+def in_order(outputs: Sequence[PlanNode], there: Collection[PlanNode] = ()) -> list[PlanNode]:
+    """Return the different nodes of a plan, each behind those that it reads; nodes that are ``there`` read nothing."""
     found: dict[PlanNode, None] = {}
     left = [*reversed(outputs)]
     while left:
         node = left[-1]
-        missing = [read for read in node.reads if read not in found]
+        missing = [] if node in there else [read for read in node.reads if read not in found]
         if missing:
             left += reversed(missing)
             continue
@@ -76,15 +90,13 @@ def in_order(outputs: Sequence[PlanNode]) -> list[PlanNode]:
 
 
 def _chains(order: Sequence[PlanNode], outputs: Sequence[PlanNode]) -> list[tuple[PlanNode, ...]]:
-    """Return the nodes that are computed, in order; span nodes that only each other read are together."""
+    """Return nodes in order; span nodes that only each other read are together."""
     readers = Counter(read for node in order for read in node.reads) + Counter(outputs)
     begun: dict[PlanNode, list[PlanNode]] = {}
     chains: list[list[PlanNode]] = []
     for node in order:
-        if isinstance(node, SourceNode):
-            continue
         before = node.reads[0] if isinstance(node, SpanNode) else None
-        if isinstance(before, SpanNode) and readers[before] == 1:
+        if isinstance(before, SpanNode) and before in begun and readers[before] == 1:
             chain = begun.pop(before)
             chain.append(node)
         else:
@@ -99,14 +111,17 @@ def _sorted_by_end(chains: Sequence[list[PlanNode]], order: Sequence[PlanNode]) 
     return sorted((tuple(chain) for chain in chains), key=lambda chain: place[chain[-1]])
 
 
-def _name(chain: Sequence[PlanNode], taken: Counter[str]) -> str:
+def _name(chain: Sequence[PlanNode], taken: set[str]) -> str:
     """Return a name that no other step has: the label that one of the nodes was given, or the kinds."""
     labels = [node.label for node in chain if node.label]
-    name = labels[-1] if labels else "+".join(dict.fromkeys(node.kind for node in chain))
-    taken[name] += 1
-    return name if taken[name] == 1 else f"{name} {taken[name]}"
+    title = labels[-1] if labels else "+".join(dict.fromkeys(node.kind for node in chain))
+    numbered = (f"{title} {number}" for number in count(2))
+    name = next(name for name in chained([title], numbered) if name not in taken)
+    taken.add(name)
+    return name
 
 
-def _operator(step: CompiledStep) -> PlanOperator:
-    spans = [node for node in step.nodes if isinstance(node, SpanNode)]
-    return chain_operator(step.name, spans) if spans else step.nodes[0].operator(step.name)
+def step_operator(name: str, nodes: Sequence[PlanNode]) -> PlanOperator:
+    """Return a new operator that computes a chain of nodes, or a single one."""
+    spans = [node for node in nodes if isinstance(node, SpanNode)]
+    return chain_operator(name, spans) if spans else nodes[0].operator(name)

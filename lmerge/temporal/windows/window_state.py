@@ -11,8 +11,7 @@ from typing import Any
 
 from sortedcontainers import SortedList
 
-from lmerge.temporal.changes import Lifetime
-from lmerge.temporal.operators.operator import row_of_state, state_of_row
+from lmerge.temporal.operators.operator import event_of_state, state_of_event, state_of_row
 from lmerge.temporal.windows.group import WindowEntry, WindowGroup
 from lmerge.temporal.windows.module import IncrementalModule
 
@@ -28,10 +27,10 @@ def state_of_group(group: WindowGroup, stable: int) -> dict[str, Any]:
         windows.append([start, entry.end, entry.events, ends, state])
     return {
         "key": state_of_row(group.key),
-        "events": [_plain(event) for event in events],
+        "events": [state_of_event(event) for event in events],
         "edges": group.kept_edges(stable),
         "windows": windows,
-        "emitted": [[start, [*map(_plain, results)]] for start, results in sorted(group.emitted.items())],
+        "emitted": [[start, [*map(state_of_event, results)]] for start, results in sorted(group.emitted.items())],
         "due": group.due,
     }
 
@@ -40,14 +39,14 @@ def restore_group(group: WindowGroup, state: dict[str, Any]) -> None:
     """Give a new group what ``state_of_group`` has returned."""
     module = group.rules.module
     for event in state["events"]:
-        group.keep(_lifetime(event))
+        group.keep(event_of_state(event))
     group.keep_edges(state["edges"])
     for start, end, events, ends, kept in state["windows"]:
         group.windows[start] = entry = WindowEntry(start, end)
         entry.events, entry.ends = events, None if ends is None else SortedList(ends)
         if isinstance(module, IncrementalModule) and entry.events:
             entry.state = module.restore(kept)
-    group.emitted = {start: [*map(_lifetime, results)] for start, results in state["emitted"]}
+    group.emitted = {start: [*map(event_of_state, results)] for start, results in state["emitted"]}
     group.due = state["due"]
 
 
@@ -64,12 +63,3 @@ def check_group(group: WindowGroup) -> None:
             ends = sorted(event.ve for event in group.members(entry))
             assert entry.events == len(ends), f"{entry.span} counts {entry.events} events of {len(ends)}"
             assert entry.ends is None or list(entry.ends) == ends
-
-
-def _plain(event: Lifetime) -> list[Any]:
-    return [state_of_row(event.row), event.vs, event.ve]
-
-
-def _lifetime(plain: list[Any]) -> Lifetime:
-    row, vs, ve = plain
-    return Lifetime(row_of_state(row), vs, ve)

@@ -1,0 +1,53 @@
+"""What becomes of the batches of a result: a table, or elements for a publisher."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from lmerge.core.batch import Batch, BatchBuilder
+from lmerge.core.elements import ADJUST, INSERT, NEG_INF, STABLE
+from lmerge.temporal.changes import Delta, Lifetime
+from lmerge.temporal.plan.nodes import PlanNode
+from lmerge.temporal.row_forms import RowForms
+
+
+@dataclass
+class ResultTable:
+    """The table of a result, and its stable point."""
+
+    events: Counter[Lifetime] = field(default_factory=Counter)
+    stable: int = NEG_INF
+
+    def apply(self, delta: Delta) -> None:
+        """Take a batch of the result."""
+        for row, vs, old, new in delta.changes:
+            if old > vs:
+                self.events[Lifetime(row, vs, old)] -= 1
+                if not self.events[Lifetime(row, vs, old)]:
+                    del self.events[Lifetime(row, vs, old)]
+            if new > vs:
+                self.events[Lifetime(row, vs, new)] += 1
+        self.stable = self.stable if delta.stable is None else delta.stable
+
+
+class ElementWriter:
+    """Makes batches of elements, as a publisher takes them, of the batches of a result."""
+
+    def __init__(self, node: PlanNode) -> None:
+        self._forms = RowForms(node.schema)
+
+    def batch(self, deltas: Sequence[Delta]) -> Batch:
+        """Return the elements of batches in their order."""
+        builder = BatchBuilder()
+        rows, payload = builder.rows, self._forms.payload
+        for changes, stable, _ in deltas:
+            for row, vs, old, new in changes:
+                if old == vs:
+                    rows.append((INSERT, vs, new, 0, payload(row)))
+                else:
+                    rows.append((ADJUST, vs, new, old, payload(row)))
+            if stable is not None:
+                rows.append((STABLE, stable, 0, 0, b""))
+        return builder.build()
