@@ -142,6 +142,7 @@ def test_every_query_has_the_answer_of_sql(form: str, given: FlightTables) -> No
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("form", FORMS)
 def test_every_query_has_the_answer_of_sql_over_the_year(form: str) -> None:
     check_all(FlightTables(Days()), form, seed=1)

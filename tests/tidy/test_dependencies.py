@@ -48,7 +48,7 @@ def test_every_dependency_is_explained() -> None:
     cargo = [text_of(name) for name in KEPT if fnmatch(name, "native/*Cargo.toml")]
     peers = [re.split(r"[=<>~]", package, maxsplit=1)[0] for peer in ENVIRONMENTS.values() for package in peer.packages]
     names = listed(text_of("pyproject.toml")).union(peers, *map(crates, cargo))
-    assert len(cargo) == 5
+    assert len(cargo) == 6
     assert len(names) > 30
     assert names - explained(text_of("ARCHITECTURE.md")) == set()
 
