@@ -322,7 +322,7 @@ class ColumnForm:
 
     def __init__(self, columns: Sequence[Any]) -> None: ...
     def batch(self, changes: list[Any], stable: int | None = None, mark: int | None = None) -> ColumnBatch:
-        """Return changes (row, vs, old, new) as a batch. Raises TypeError, OverflowError, ValueError for wrong values."""
+        """Return changes (row, vs, old, new) as a batch. Raises TypeError or ValueError for values of another type."""
     def inserts(self, rows: Any, times: Any, stable: int | None = None, mark: int | None = None) -> ColumnBatch:
         """Return inserts as a batch, without a copy.
 
@@ -365,7 +365,7 @@ class TemporalOperator:
     def __init__(
         self, name: str, inputs: Sequence[ColumnForm], output: ColumnForm, description: dict[str, Any]
     ) -> None:
-        """``description``: see ``lmerge.temporal.native.describing``. Raises ValueError for what is not native."""
+        """Make an operator. ``description``: see ``lmerge.temporal.native.describing``. Raises ValueError."""
     def step(self, inputs: Sequence[ColumnBatch]) -> ColumnBatch: ...
     def mark_of(self, mark: int) -> int: ...
     def fast_forward(self, t: int) -> list[int]: ...

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 from lmerge.core.elements import NEG_INF
 from lmerge.errors import LmergeError
 from lmerge.temporal.changes import NOTHING_CHANGES, Delta
+from lmerge.temporal.columns import AnyDelta, ColumnDelta, ColumnOperator, as_rows
 from lmerge.temporal.operators.operator import PlanOperator
 
 Observer: TypeAlias = Callable[[int, Sequence[Delta], Delta], None]
@@ -49,33 +50,41 @@ class OperatorGraph:
         self.observer: Observer | None = None
         self._needed = [NEG_INF] * len(self.outputs) if needed is None else list(needed)
 
-    def step(self, deltas: Sequence[Delta]) -> list[Delta]:
+    def step(self, deltas: Sequence[AnyDelta]) -> list[Delta]:
         """Take one batch of each source, and return one of each output. Raises what an operator raises."""
         found = self.advance(deltas)
         for error in self.failures.values():
             raise error
         return found
 
-    def advance(self, deltas: Sequence[Delta]) -> list[Delta]:
+    def advance(self, deltas: Sequence[AnyDelta]) -> list[Delta]:
         """Take one batch of each source, and return one of each output.
 
         An operator that raises ends itself and what reads it (``failures``); no output of these changes any more.
         """
-        streams = [*deltas]
+        streams = self._advance(deltas)
+        return [NOTHING_CHANGES if place in self.failures else streams.rows(place) for place in self.outputs]
+
+    def advance_columns(self, deltas: Sequence[AnyDelta]) -> list[AnyDelta]:
+        """Do as ``advance``, and return each output in the form in which it was computed."""
+        streams = self._advance(deltas)
+        return [NOTHING_CHANGES if place in self.failures else streams.batches[place] for place in self.outputs]
+
+    def _advance(self, deltas: Sequence[AnyDelta]) -> _Streams:
+        streams = _Streams(deltas)
         for place, (operator, reads) in enumerate(self.steps, self.sources):
-            read = [streams[source] for source in reads]
-            found = NOTHING_CHANGES
+            found: AnyDelta = NOTHING_CHANGES
             if not (self.failures and self._has_failed(place, reads)):
                 try:
-                    found = stepped(operator, read)
+                    found = streams.stepped(operator, reads)
                 except LmergeError as error:
                     self.failures[place] = error
                 else:
                     if self.observer is not None and found is not NOTHING_CHANGES:
-                        self.observer(place, read, found)
-            streams.append(found)
+                        self.observer(place, [streams.rows(source) for source in reads], as_rows(found))
+            streams.batches.append(found)
         self._spread_failures()
-        return [NOTHING_CHANGES if place in self.failures else streams[place] for place in self.outputs]
+        return streams
 
     def fast_forward(self, output: int, t: int) -> list[int]:
         """Learn that an output needs no event that ends before ``t``; return the same for each source."""
@@ -129,3 +138,39 @@ def stepped(operator: PlanOperator, read: Sequence[Delta]) -> Delta:
     marks = [delta.mark for delta in read if delta.mark is not None]
     found = operator.step(read)
     return found._replace(mark=operator.mark_of(max(marks))) if marks else found
+
+
+class _Streams:
+    """The batches of one step by place. Each is converted at most once where operators of both forms meet."""
+
+    def __init__(self, batches: Sequence[AnyDelta]) -> None:
+        self.batches = [*batches]
+        self._rows: dict[int, Delta] = {}
+        self._columns: dict[int, ColumnDelta] = {}
+
+    def stepped(self, operator: PlanOperator, reads: Sequence[int]) -> AnyDelta:
+        """Let an operator take what it reads; return its output. Raises what the operator raises."""
+        read = [self.batches[place] for place in reads]
+        if not isinstance(operator, ColumnOperator) or all(batch.is_empty for batch in read):
+            return stepped(operator, [self.rows(place) for place in reads])
+        marks = [batch.mark for batch in read if batch.mark is not None]
+        found = operator.step_columns([self.columns(operator, at, place) for at, place in enumerate(reads)])
+        return found.marked(operator.mark_of(max(marks))) if marks else found
+
+    def rows(self, place: int) -> Delta:
+        """Return a batch as rows."""
+        batch = self.batches[place]
+        if isinstance(batch, Delta):
+            return batch
+        if place not in self._rows:
+            self._rows[place] = as_rows(batch)
+        return self._rows[place]
+
+    def columns(self, operator: ColumnOperator, at: int, place: int) -> ColumnDelta:
+        """Return the batch of an operator's input as columns."""
+        batch = self.batches[place]
+        if not isinstance(batch, Delta):
+            return batch
+        if place not in self._columns:
+            self._columns[place] = operator.as_columns(at, batch)
+        return self._columns[place]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import chain as chained
 from itertools import count
 
+from lmerge.core.engines.selection import PYTHON, resolve
 from lmerge.temporal.errors import PlanError
 from lmerge.temporal.graph import GraphStep, OperatorGraph
 from lmerge.temporal.operators.operator import PlanOperator
@@ -36,11 +37,15 @@ class CompiledPlan:
     steps: tuple[CompiledStep, ...]
     outputs: tuple[int, ...]
 
-    def graph(self) -> OperatorGraph:
-        """Return new operators for the plan."""
+    def graph(self, implementation: str = PYTHON) -> OperatorGraph:
+        """Return new operators for the plan. ``implementation``: a name in ``selection.ENGINES``.
+
+        ``native`` computes on the native core what it can, and the rest in Python; ``auto`` does so where the core is
+        built. Raises UsageError for ``native`` where it is not.
+        """
         return OperatorGraph(
             len(self.sources),
-            [GraphStep(step_operator(step.name, step.nodes), step.reads) for step in self.steps],
+            [GraphStep(step_operator(step.name, step.nodes, implementation), step.reads) for step in self.steps],
             self.outputs,
         )
 
@@ -121,7 +126,13 @@ def _name(chain: Sequence[PlanNode], taken: set[str]) -> str:
     return name
 
 
-def step_operator(name: str, nodes: Sequence[PlanNode]) -> PlanOperator:
-    """Return a new operator that computes a chain of nodes, or a single one."""
+def step_operator(name: str, nodes: Sequence[PlanNode], implementation: str = PYTHON) -> PlanOperator:
+    """Return a new operator that computes a chain of nodes, or a single one. Raises as ``CompiledPlan.graph``."""
+    if resolve(implementation) != PYTHON:
+        from lmerge.temporal.native.describing import native_step
+
+        native = native_step(name, nodes)
+        if native is not None:
+            return native
     spans = [node for node in nodes if isinstance(node, SpanNode)]
     return chain_operator(name, spans) if spans else nodes[0].operator(name)

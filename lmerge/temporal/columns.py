@@ -1,0 +1,58 @@
+"""Batches as columns: what flows between operators of the native core (``lmerge.temporal.native``).
+
+A ``ColumnDelta`` is a ``Delta`` in another form. Where an operator in Python meets a native one, the graph converts it.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeAlias
+
+from lmerge.temporal.changes import Change, Delta
+from lmerge.temporal.operators.operator import PlanOperator
+
+
+class ColumnDelta(Protocol):
+    """A batch of changes as columns, with the stable point and the watermark behind them."""
+
+    @property
+    def stable(self) -> int | None: ...
+    @property
+    def mark(self) -> int | None: ...
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing changes."""
+
+    def __len__(self) -> int: ...
+    def marked(self, mark: int | None) -> ColumnDelta:
+        """Return the same batch with another watermark."""
+
+    def changes(self) -> list[tuple[Any, int, int, int]]:
+        """Return the changes as (row, vs, old, new)."""
+
+
+AnyDelta: TypeAlias = "Delta | ColumnDelta"
+
+
+def as_rows(delta: AnyDelta) -> Delta:
+    """Return a batch as rows."""
+    if isinstance(delta, Delta):
+        return delta
+    return Delta([Change._make(change) for change in delta.changes()], delta.stable, delta.mark)
+
+
+class ColumnOperator(PlanOperator):
+    """An operator that takes and gives columns."""
+
+    def step(self, deltas: Sequence[Delta]) -> Delta:
+        """Take a batch of each input as rows, and return the batch of the output as rows."""
+        return as_rows(self.step_columns([self.as_columns(at, delta) for at, delta in enumerate(deltas)]))
+
+    @abstractmethod
+    def as_columns(self, at: int, delta: Delta) -> ColumnDelta:
+        """Return a batch of an input as columns."""
+
+    @abstractmethod
+    def step_columns(self, deltas: Sequence[ColumnDelta]) -> ColumnDelta:
+        """Take a batch of each input, and return the batch of the output, as ``step`` does."""

@@ -1,0 +1,91 @@
+"""Which steps of a plan the native core computes, and how they are described to it.
+
+A description is a dict: ``kind``, and what the nodes of that kind have. Expressions are handles of the core. A step for
+which there is no description, such as one with a function in Python, runs in Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from lmerge._native import Expressions
+from lmerge.temporal.expressions.properties import plain_column
+from lmerge.temporal.expressions.tree import Node
+from lmerge.temporal.native.step import NativeStep, column_form
+from lmerge.temporal.operators.join import JoinKind
+from lmerge.temporal.plan.joins import JoinNode
+from lmerge.temporal.plan.nodes import PlanNode
+from lmerge.temporal.plan.spans import FilterNode, LifetimeNode, SelectNode, SpanNode, UnionNode
+from lmerge.wire.schema import Schema
+
+Description: TypeAlias = "dict[str, Any]"
+
+
+def native_step(name: str, nodes: Sequence[PlanNode]) -> NativeStep | None:
+    """Return the native operator of a step that computes ``nodes``, or None if it runs in Python."""
+    first, last = nodes[0], nodes[-1]
+    description = _chain(nodes) if isinstance(first, SpanNode) else _described(first)
+    if description is None:
+        return None
+    return NativeStep(name, [read.schema for read in first.reads], last.schema, description)
+
+
+def _described(node: PlanNode) -> Description | None:
+    describe = _DESCRIBERS.get(type(node))
+    return None if describe is None else describe(node)
+
+
+def _chain(nodes: Sequence[PlanNode]) -> Description | None:
+    parts = [_part(node) for node in nodes]
+    return None if None in parts else {"kind": "span", "parts": parts}
+
+
+def _part(node: PlanNode) -> tuple[str, Any, Any] | None:
+    """Return a part of a chain: what it does, with what, and the rows that it gives if they are others."""
+    if isinstance(node, LifetimeNode):
+        return node.alteration, node.amount, None
+    if isinstance(node, FilterNode):
+        predicate = _expressions([node.predicate], node.input_schema)
+        return None if predicate is None else ("keep", predicate, None)
+    if isinstance(node, SelectNode):
+        columns = _expressions([column for _, column in node.columns], node.input_schema)
+        return None if columns is None else ("map", columns, column_form(node.schema))
+    return None
+
+
+def _union(_: UnionNode) -> Description:
+    return {"kind": "union"}
+
+
+def _join(node: JoinNode) -> Description | None:
+    keys = _keys(node)
+    if keys is None:
+        return None
+    predicate = None
+    if node.predicate is not None:
+        predicate = _expressions([node.predicate], node.pairs)
+        if predicate is None:
+            return None
+    how = JoinKind(node.how)
+    return {"kind": "join", "how": str(how), "keys": keys, "predicate": predicate, "pairs_max": node.pairs_max}
+
+
+def _keys(node: JoinNode) -> list[Expressions | None] | None:
+    """Return the keys of both sides, each None where every row has the same; None if they run in Python."""
+    if not node.keys:
+        return [None, None]
+    left = _expressions([left for left, _ in node.keys], node.reads[0].schema)
+    right = _expressions([right for _, right in node.keys], node.reads[1].schema)
+    return None if left is None or right is None else [left, right]
+
+
+def _expressions(nodes: Sequence[Node], schema: Schema) -> Expressions | None:
+    """Return expressions over the rows of a schema, or None if they run in Python."""
+    names = [plain_column(node) for node in nodes]
+    if None in names:
+        return None
+    return Expressions.of_columns(column_form(schema), [schema.names.index(str(name)) for name in names])
+
+
+_DESCRIBERS: Final[Mapping[type[PlanNode], Callable[[Any], Description | None]]] = {UnionNode: _union, JoinNode: _join}

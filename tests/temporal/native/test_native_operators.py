@@ -1,0 +1,49 @@
+"""Operators of the native core are those of Python: output in order, errors, state and feedback, after every batch."""
+
+from __future__ import annotations
+
+import pytest
+from native_world import run_streams, stream_of
+
+from lmerge.temporal.expressions.surface import col
+from lmerge.temporal.operators.join import JoinKind
+
+SEEDS = range(60)
+
+
+@pytest.mark.parametrize("name", ["ints", "scalars", "nested"])
+def test_union_orders_rows_of_every_type_as_python(name: str) -> None:
+    one = stream_of(name)
+    run_streams(SEEDS, one.union(one, one.shift(2)))
+
+
+@pytest.mark.parametrize("alteration", ["shift", "set_duration", "clip_duration", "extend", "at_end"])
+def test_alterations_are_the_same(alteration: str) -> None:
+    one = stream_of("ints")
+    for amount in (1, 3):
+        run_streams(SEEDS, getattr(one, alteration)(amount))
+
+
+def test_chains_of_alterations_are_the_same() -> None:
+    one = stream_of("scalars")
+    run_streams(SEEDS, one.shift(-3).clip_duration(4).at_end(2).select("x", "k").extend(1))
+
+
+def test_projections_merge_rows_that_become_equal() -> None:
+    run_streams(SEEDS, stream_of("scalars").select("k"), stream_of("nested").select("v", "k"))
+
+
+@pytest.mark.parametrize("how", list(JoinKind))
+def test_joins_are_the_same(how: JoinKind) -> None:
+    run_streams(range(200), stream_of("ints").join(stream_of("others"), "k", how=how), items=30)
+
+
+@pytest.mark.parametrize("how", list(JoinKind))
+def test_joins_of_rows_of_every_type_are_the_same(how: JoinKind) -> None:
+    run_streams(SEEDS, stream_of("scalars").join(stream_of("nested"), "k", how=how), items=30)
+
+
+@pytest.mark.parametrize("how", list(JoinKind))
+def test_a_missing_key_matches_nothing_in_both(how: JoinKind) -> None:
+    one = stream_of("others").select(b=col.b)
+    run_streams(SEEDS, one.join(stream_of("ints").select(b=col.a), "b", how=how), one.join(one, "b", how=how))
