@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ from lmerge.temporal.runs.place_tables import PlaceTable
 from lmerge.temporal.runs.results import ElementWriter, ResultTable
 from lmerge.temporal.runs.settings import Item, SourceSettings
 from lmerge.temporal.runs.snapshots import check_same_plan, check_same_settings, dump_snapshot, load_snapshot
+from lmerge.temporal.runs.tracing import RECORDS_MAX, RowFilter, RunTrace
 from lmerge.temporal.values import order_key
 
 __all__ = ("MAIN", "AttachedQuery", "ElementWriter", "Item", "QueryRun", "ResultTable", "SourceSettings", "collect")
@@ -74,6 +75,8 @@ class QueryRun:
         self._parts = RunParts()
         self._needed: dict[str, int] = {}  # feedback by result
         self._passed_on: dict[str, int] = {}  # feedback by source
+        self._traces: list[RunTrace] = []
+        self._steps = 0
         if resume is None:
             self._enter(name, outputs, self._parts.missing(list(outputs.values()), {}), settings or {})
             return
@@ -119,6 +122,7 @@ class QueryRun:
         return [step for name in names if name in self.entrances for step in self.take(name, [INF])]
 
     def _step(self, source: str, delta: Delta) -> dict[str, Delta]:
+        self._steps += 1
         idle = [NOTHING_CHANGES] * len(self.entrances)
         place = list(self.entrances).index(source)
         found = self.graph.advance([*idle[:place], delta, *idle[place + 1 :]])
@@ -245,15 +249,43 @@ class QueryRun:
         self.graph = self._parts.graph(
             list(results.values()), [self._needed.get(output, NEG_INF) for output in results]
         )
-        if self._tables is not None:
-            self.graph.observer = self._observe
+        self._watch()
+
+    def _watch(self) -> None:
+        self.graph.observer = None if self._tables is None and not self._traces else self._observe
 
     def _observe(self, place: int, read: Sequence[Delta], found: Delta) -> None:
-        assert self._tables is not None
-        self._tables[self._parts.parts[place - len(self.entrances)].result].apply(found)
+        part = self._parts.parts[place - len(self.entrances)]
+        if self._tables is not None:
+            self._tables[part.result].apply(found)
+        for trace in self._traces:
+            trace.note(self._steps, part, read, found)
 
     def _results(self) -> dict[str, PlanNode]:
         return {output: node for outputs in self._queries.values() for output, node in outputs.items()}
+
+    # Traces.
+
+    def trace(
+        self, most: int = RECORDS_MAX, operators: Collection[str] | None = None, row: RowFilter | None = None
+    ) -> RunTrace:
+        """Begin a trace of the next steps: the latest ``most``, of all operators or some, of all rows or some.
+
+        Raises UsageError for an operator that the run does not have.
+        """
+        names = [part.name for part in self._parts.parts]
+        unknown = sorted(set(operators or ()) - set(names))
+        if unknown:
+            raise UsageError(f"there is no operator {unknown[0]!r:.64} in the run; there are {', '.join(names)}")
+        trace = RunTrace(most, operators, row)
+        self._traces.append(trace)
+        self._watch()
+        return trace
+
+    def end_trace(self, trace: RunTrace) -> None:
+        """End a trace. Its records stay."""
+        self._traces.remove(trace)
+        self._watch()
 
     # Feedback.
 

@@ -6,8 +6,8 @@ was a member of a window, cut a lifetime, or was the last sample. So every opera
 are right if its inputs are right from some point on.
 
 A stream that begins in the middle has no wrong events, and lacks some. It has either all that *end* at or behind a
-time t, or all that *start* at or behind t (``StreamBeginning``). The second is less: a long lifetime that began before t is
-missing too. Where an operator computes wrong results from what there is, they all start before some time, and the
+time t, or all that *start* at or behind t (``StreamBeginning``). The second is less: a long lifetime that began before
+t is missing too. Where an operator computes wrong results from what there is, they all start before some time, and the
 running query leaves them out (``Opening.since``): a start never changes, so no revision brings one back.
 
     insert(a, 1, 20)  insert(b, 2, 4)  stable(6)     live: a. A count in windows of 5 that begins now:
