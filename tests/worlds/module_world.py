@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import ClassVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar
 
 from lmerge.temporal.changes import Lifetime
 from lmerge.temporal.modules.arguments import column_argument
 from lmerge.temporal.modules.kinds import (
     Aggregate,
+    AggregateModule,
     IncrementalAggregate,
     IncrementalOperator,
     IncrementalTimedAggregate,
     IncrementalTimedOperator,
     Mergeable,
     Operator,
+    OperatorModule,
     TimedAggregate,
     TimedOperator,
 )
 from lmerge.temporal.modules.properties import Properties, Stamped, TimedRow, Window
+from lmerge.temporal.windows.kinds import WindowDescriptor
 from lmerge.wire.schema import Schema, SchemaLike, parse_schema
 
 NUMBERS: Schema = parse_schema({"n": "int"})
@@ -170,6 +173,32 @@ class Latest(IncrementalTimedOperator[int, list[list[int]]]):
 
     def compute(self, state: list[list[int]], window: Window) -> list[tuple[int]]:
         return [(row,) for end, row in state if end == state[-1][0]]
+
+
+def values(events: Sequence[Lifetime]) -> list[int]:
+    return [event.row[0] for event in events]
+
+
+def duration(event: Lifetime) -> int:
+    return event.row[0] * min(event.ve - event.vs, LONGEST)  # type: ignore[no-any-return]  # an int
+
+
+DEFINED: dict[type[AggregateModule | OperatorModule], Callable[[list[Lifetime], WindowDescriptor], list[Any]]] = {
+    Spread: lambda events, window: [(max(values(events)) - min(values(events)),)],
+    Total: lambda events, window: [(sum(values(events)),)],
+    Weighted: lambda events, window: [(sum(map(duration, events)) / min(window.end - window.start, LONGEST),)],
+    WeightedTotal: lambda events, window: [(sum(map(duration, events)) / min(window.end - window.start, LONGEST),)],
+    Distinct: lambda events, window: [(value,) for value in set(values(events))],
+    CountsByValue: lambda events, window: [(value, values(events).count(value)) for value in set(values(events))],
+    Ranked: lambda events, window: [
+        Lifetime((one.row[0], sum(other.vs < one.vs for other in events)), max(one.vs, window.start), window.end)
+        for one in events
+    ],
+    Latest: lambda events, window: [
+        Lifetime(one.row, *window[:2]) for one in events if one.ve == max(other.ve for other in events)
+    ],
+}
+"""What each kind must compute from events of one value."""
 
 
 def events_of(*events: tuple[int, int, int]) -> list[Lifetime]:

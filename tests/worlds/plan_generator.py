@@ -251,7 +251,7 @@ def _windowed(random_: Random, stream: Stream, others: Sequence[Stream]) -> Stre
     calls = {f"r{at}": _call(random_, stream) for at in range(1, random_.randint(2, 3))}
     is_fixed = random_.random() < 0.25 and not isinstance(windows.window, Snapshots | Sessions)
     output = Stamp.POINT_AT_END if is_fixed else Stamp.ALIGN
-    return windows.agg(form=random_.choice(list(Form)), output=output, clip=Clip.NONE, **calls)
+    return windows.agg(form=random_.choice(list(Form)), output=output, clip=Clip.NONE, rechecks=False, **calls)
 
 
 def _ranked(random_: Random, stream: Stream, others: Sequence[Stream]) -> Stream | None:

@@ -18,8 +18,10 @@ from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.plan.window_fields import window_of_fields
 from lmerge.temporal.plan.windows import WindowNode, WindowPolicies, keys_of_fields
 from lmerge.temporal.values import order_key, order_of
+from lmerge.temporal.windows.declared import DeclaredWindows
 from lmerge.temporal.windows.group import EmptyResults
 from lmerge.temporal.windows.kinds import Hopping
+from lmerge.temporal.windows.policies import Stamp
 from lmerge.temporal.windows.window_operator import WindowOperator
 from lmerge.wire.schema import Column
 
@@ -85,13 +87,17 @@ class ApplyNode(WindowNode):
         return f"apply {self.call.shown}{apart}{self.shown_windows}"
 
     def operator(self, name: str) -> PlanOperator:
-        if not self.is_apart:
-            return super().operator(name)
-        given = self.given
-        nodes = [node for _, node in self.keys] + [given[one][0] for one in self.declared.per_group]
+        declared, given = self.declared, self.given
+        apart = declared.per_group if self.is_apart else ()
+        nodes = [node for _, node in self.keys] + [given[one][0] for one in apart]
         keys = bind_all(nodes, self.input_schema, operator=self.title)
-        rules = replace(self.rules, key_columns=len(self.keys))
-        return WindowOperator(name, rules, order_key(self.schema), keys.evaluate, order_of(keys.columns))
+        rules = replace(self.rules, key_columns=len(self.keys)) if apart else self.rules
+        key_of, key_order, output_key = keys.evaluate if nodes else None, order_of(keys.columns), order_key(self.schema)
+        if not (declared.insert_only and isinstance(self.window, Hopping)) or self.call.takes_empty:
+            return WindowOperator(name, rules, output_key, key_of, key_order)
+        is_clipped = self.policies.stamp is Stamp.CLIP and self.window.hop >= self.window.size
+        is_ordered = declared.preserves_order and is_clipped and not nodes
+        return DeclaredWindows(name, rules, output_key, key_of, key_order, is_ordered)
 
     def fields(self) -> dict[str, Any]:
         fields = self.window_fields() | {"call": self.call.fields()}

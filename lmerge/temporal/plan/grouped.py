@@ -81,17 +81,19 @@ class Windowed(Generic[S]):
         form: Form | str = Form.FINAL,
         output: Stamp | str = Stamp.ALIGN,
         clip: Clip | str = Clip.NONE,
+        rechecks: bool = False,
         **calls: WindowCall,
     ) -> S:
         """Return one event for each window that has events: the keys, and the results of aggregates by their names.
 
         ``form``: when results are emitted, and whether they are revised. ``output``: their lifetimes, ``align`` or
-        ``point-at-end``. ``clip``: how lifetimes are cut to the window for aggregates that read them.
+        ``point-at-end``. ``clip``: how lifetimes are cut to the window for aggregates that read them. ``rechecks``:
+        each result is computed twice, and a module that is not deterministic ends the query.
         """
         for result, call in calls.items():
             if not isinstance(call, WindowCall):
                 raise PlanError(f"{result}={call!r:.64} is no aggregate: write count(), aggregate() or module()")
-        policies = _policies(clip, form, output)
+        policies = _policies(clip, form, output, rechecks)
         return self.stream(AggregateNode((self.node,), "", self.keys, self.window, policies, tuple(calls.items())))
 
     def apply(
@@ -101,11 +103,13 @@ class Windowed(Generic[S]):
         form: Form | str = Form.FINAL,
         output: Stamp | str | None = None,
         clip: Clip | str = Clip.NONE,
+        rechecks: bool = False,
     ) -> S:
         """Return the rows that a user's operator makes of each window: ``apply(module("followed_by", first="A"))``.
 
         ``output``: their lifetimes. Without it those are the module's own (``unchanged``) if it is time-sensitive, and
         the window's (``align``) if it is not. A result that such a module does not stamp has the window's.
+        ``clip``, ``rechecks``: as in ``agg``.
         """
         if not isinstance(call, WindowCall):
             raise PlanError(f"{call!r:.64} is no call of a module: write module()")
@@ -113,7 +117,7 @@ class Windowed(Generic[S]):
             module = call.module
             is_timed = isinstance(module, OperatorModule) and module.is_timed
             output = Stamp.UNCHANGED if is_timed else Stamp.ALIGN
-        policies = _policies(clip, form, output)
+        policies = _policies(clip, form, output, rechecks)
         return self.stream(ApplyNode((self.node,), "", self.keys, self.window, policies, call))
 
     def top(
@@ -213,10 +217,9 @@ def choice_of(choices: type[Choice], given: object, what: str) -> Choice:
         raise PlanError(f"{given!r:.64} is not {what}: there are {names}") from None
 
 
-def _policies(clip: Clip | str, form: Form | str, output: Stamp | str) -> WindowPolicies:
-    return WindowPolicies(
-        choice_of(Clip, clip, "a clipping"), choice_of(Form, form, "a form"), choice_of(Stamp, output, "an output")
-    )
+def _policies(clip: Clip | str, form: Form | str, output: Stamp | str, rechecks: bool = False) -> WindowPolicies:
+    chosen = choice_of(Clip, clip, "a clipping"), choice_of(Form, form, "a form"), choice_of(Stamp, output, "an output")
+    return WindowPolicies(*chosen, rechecks=rechecks)
 
 
 def _ranked(by: RankedBy) -> tuple[Node, bool]:

@@ -69,7 +69,8 @@ def _disorder(node: WindowNode, given: Properties) -> str | None:
     if form is Form.EAGER or (form is Form.SETTLED and not closes_with_its_end(node)):
         if not (given >= IN_ORDER and _are_disjoint(node)):
             return "several windows are open at once"
-        if stamp is Stamp.CLIP and (node.keys or not _declares(node, "preserves_order")):
+        is_one_group = not (node.keys or (isinstance(node, ApplyNode) and node.is_apart))
+        if stamp is Stamp.CLIP and not (is_one_group and _declares(node, "preserves_order")):
             return "later events can make results that start earlier"
     return None
 
@@ -85,4 +86,5 @@ def _are_disjoint(node: WindowNode) -> bool:
 
 
 def _declares(node: WindowNode, name: str) -> bool:
-    return isinstance(node, ApplyNode) and bool(getattr(node.declared, name))
+    """Whether the module declares a property that the run checks (``windows.declared``)."""
+    return isinstance(node, ApplyNode) and not node.call.takes_empty and bool(getattr(node.declared, name))

@@ -36,12 +36,16 @@ COMPUTED: Final = object()
 
 @dataclass(frozen=True)
 class WindowPolicies:
-    """What a query writer chooses for windows (III.C, V.C). ``windows_max``: that a step may open in one group."""
+    """What a query writer chooses for windows (III.C, V.C). ``windows_max``: that a step may open in one group.
+
+    ``rechecks``: modules compute each result twice. One that is not deterministic ends the query then.
+    """
 
     clip: Clip = Clip.NONE
     form: Form = Form.FINAL
     stamp: Stamp = Stamp.ALIGN
     windows_max: int = WINDOWS_MAX
+    rechecks: bool = False
 
     @property
     def shown(self) -> str:
@@ -51,18 +55,16 @@ class WindowPolicies:
 
     def fields(self) -> dict[str, Any]:
         """Return the policies as JSON values."""
-        return {
-            "clip": str(self.clip),
-            "form": str(self.form),
-            "stamp": str(self.stamp),
-            "windows_max": self.windows_max,
-        }
+        fields = {"clip": str(self.clip), "form": str(self.form), "stamp": str(self.stamp)}
+        return fields | {"windows_max": self.windows_max, "rechecks": self.rechecks}
 
     @classmethod
     def of_fields(cls, fields: Mapping[str, Any]) -> WindowPolicies:
         """Return the policies of ``fields``. Raises PlanError."""
-        limit = whole(fields, "windows_max")
-        return cls(Clip(fields["clip"]), Form(fields["form"]), Stamp(fields["stamp"]), limit)
+        limit, rechecks = whole(fields, "windows_max"), fields.get("rechecks", False)
+        if not isinstance(rechecks, bool):
+            raise PlanError(f"rechecks is {rechecks!r:.64}, which is neither true nor false")
+        return cls(Clip(fields["clip"]), Form(fields["form"]), Stamp(fields["stamp"]), limit, rechecks)
 
 
 @dataclass(frozen=True)
@@ -137,7 +139,9 @@ class WindowNode(PlanNode):
         """What is common to all windows of the operator."""
         chosen, key = self.policies, order_key(self.input_schema)
         policies = chosen.clip, chosen.stamp, chosen.form
-        return WindowRules(self.window, self.module, *policies, key, chosen.windows_max, self.on_empty)
+        return WindowRules(
+            self.window, self.module, *policies, key, chosen.windows_max, self.on_empty, None, chosen.rechecks
+        )
 
     def operator(self, name: str) -> PlanOperator:
         rules, output_key, keys = self.rules, order_key(self.schema), self.bound_keys

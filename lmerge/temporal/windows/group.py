@@ -17,6 +17,7 @@ from sortedcontainers import SortedDict, SortedList
 
 from lmerge.core.elements import INF
 from lmerge.temporal.changes import Change, Lifetime
+from lmerge.temporal.errors import ModuleViolation
 from lmerge.temporal.event_index import EventIndex
 from lmerge.temporal.values import OrderKey, Values
 from lmerge.temporal.windows.kinds import WindowDescriptor, WindowKind, WindowSpan
@@ -32,6 +33,7 @@ class WindowRules:
 
     ``on_empty``: the results of a window without events, of a grid that is one group; None: there are none (V.D).
     ``key_columns``: how many values of a group's key the query has; others only keep groups apart. None: all of them.
+    ``rechecks``: whether the module computes each result twice, to find one that is not deterministic (D14).
     """
 
     kind: WindowKind
@@ -43,6 +45,7 @@ class WindowRules:
     windows_max: int = 1_000_000
     on_empty: EmptyResults | None = None
     key_columns: int | None = None
+    rechecks: bool = False
 
     @property
     def keeps_empty(self) -> bool:
@@ -172,7 +175,18 @@ class WindowGroup(ABC):
         return not (self.windows or self.live or self.emitted)
 
     def results(self, entry: WindowEntry) -> list[Values] | list[Lifetime]:
-        """Return what the module computes for a window."""
+        """Return what the module computes for a window. Raises ModuleViolation for one that is found to be random."""
+        found = self._computed(entry)
+        if self.rules.rechecks:
+            again = self._computed(entry)
+            if repr(again) != repr(found):
+                raise ModuleViolation(
+                    f"{self.rules.module.shown} is not deterministic: in window {entry.span} it returned {found}, and "
+                    f"for the same events {again}"
+                )
+        return found
+
+    def _computed(self, entry: WindowEntry) -> list[Values] | list[Lifetime]:
         rules = self.rules
         window = WindowDescriptor(entry.start, entry.end, self.shown_key)
         if not entry.events and rules.on_empty is not None:

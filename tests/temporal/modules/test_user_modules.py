@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from decimal import Decimal
 from typing import Any, ClassVar
@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import pytest
 from module_world import (
     ARGUMENT,
-    LONGEST,
+    DEFINED,
     NUMBERS,
     CountsByValue,
     Distinct,
@@ -55,29 +55,6 @@ def over(module: WindowModule, events: Sequence[Lifetime], window: WindowDescrip
     return list(module.compute(events, window))
 
 
-def values(events: Sequence[Lifetime]) -> list[int]:
-    return [event.row[0] for event in events]
-
-
-def duration(event: Lifetime) -> int:
-    return event.row[0] * min(event.ve - event.vs, LONGEST)  # type: ignore[no-any-return]  # an int
-
-
-DEFINED: dict[type[AggregateModule | OperatorModule], Callable[[list[Lifetime], WindowDescriptor], list[Any]]] = {
-    Spread: lambda events, window: [(max(values(events)) - min(values(events)),)],
-    Total: lambda events, window: [(sum(values(events)),)],
-    Weighted: lambda events, window: [(sum(map(duration, events)) / (window.end - window.start),)],
-    WeightedTotal: lambda events, window: [(sum(map(duration, events)) / (window.end - window.start),)],
-    Distinct: lambda events, window: [(value,) for value in set(values(events))],
-    CountsByValue: lambda events, window: [(value, values(events).count(value)) for value in set(values(events))],
-    Ranked: lambda events, window: [
-        Lifetime((one.row[0], sum(other.vs < one.vs for other in events)), max(one.vs, window.start), window.end)
-        for one in events
-    ],
-    Latest: lambda events, window: [
-        Lifetime(one.row, *window[:2]) for one in events if one.ve == max(other.ve for other in events)
-    ],
-}
 KINDS = list(DEFINED)
 
 
