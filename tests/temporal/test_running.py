@@ -132,7 +132,7 @@ def test_a_rule_makes_the_stable_points_of_a_source() -> None:
 
 def test_a_signal_is_its_samples_each_until_the_next_one() -> None:
     signal = source("signal", {"a": "int", "b": "int"}, shape="edge", by="a")
-    samples = [
+    samples: list[Change | int] = [
         Change((0, 5), 1, 1, INF),
         Change((0, 6), 9, 9, 10),
         Change((1, 7), 4, 4, 5),
