@@ -21,8 +21,10 @@ from lmerge.temporal.plan.compiling import in_order
 from lmerge.temporal.plan.json_format import plan_from_json, plan_to_json
 from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.plan.sources import SourceNode, SourceShape
+from lmerge.temporal.runs.causes import why
 from lmerge.temporal.runs.parts import RunPart, RunParts, restored_part
 from lmerge.temporal.runs.place_tables import PlaceTable
+from lmerge.temporal.runs.recording import SourceRecorder
 from lmerge.temporal.runs.results import ElementWriter, ResultTable
 from lmerge.temporal.runs.settings import Item, SourceSettings
 from lmerge.temporal.runs.snapshots import check_same_plan, check_same_settings, dump_snapshot, load_snapshot
@@ -50,6 +52,7 @@ class QueryRun:
 
     ``outputs``: the results of the first query, ``name``, by their names; ``settings``: of its sources by name.
     ``attachable``: further queries can be attached, for which the live events of every stream are kept.
+    ``recorded``: how many events of each source are kept for ``why``, beside those that live.
     ``resume``: a snapshot of a run of this query, to go on where it was taken, with all queries that were attached;
     settings that are not given are as they were.
 
@@ -65,6 +68,7 @@ class QueryRun:
         *,
         name: str = MAIN,
         attachable: bool = False,
+        recorded: int = 0,
         resume: Mapping[str, Any] | None = None,
     ) -> None:
         self.failed: dict[str, LmergeError] = {}
@@ -76,6 +80,8 @@ class QueryRun:
         self._needed: dict[str, int] = {}  # feedback by result
         self._passed_on: dict[str, int] = {}  # feedback by source
         self._traces: list[RunTrace] = []
+        self._recorded = recorded
+        self.recorders: dict[str, SourceRecorder] = {}
         self._steps = 0
         if resume is None:
             self._enter(name, outputs, self._parts.missing(list(outputs.values()), {}), settings or {})
@@ -123,6 +129,8 @@ class QueryRun:
 
     def _step(self, source: str, delta: Delta) -> dict[str, Delta]:
         self._steps += 1
+        if self._recorded:
+            self.recorders[source].apply(delta)
         idle = [NOTHING_CHANGES] * len(self.entrances)
         place = list(self.entrances).index(source)
         found = self.graph.advance([*idle[:place], delta, *idle[place + 1 :]])
@@ -222,6 +230,7 @@ class QueryRun:
             is_point = source.shape is SourceShape.POINT
             entrance = StreamEntrance(source.label, chosen.rule, chosen.late, has_points=is_point)
             self.entrances[source.label] = entrance
+            self.recorders[source.label] = SourceRecorder(self._recorded)
             if self._tables is not None:
                 self._tables[source] = PlaceTable(source, entrance.live)
         if self._tables is not None:
@@ -239,6 +248,7 @@ class QueryRun:
         names = [source.label for source in self._parts.sources]
         self.entrances = {name: self.entrances[name] for name in names}
         self._settings = {name: self._settings[name] for name in names}
+        self.recorders = {name: self.recorders[name] for name in names}
         if self._tables is not None:
             self._tables = {node: table for node, table in self._tables.items() if node in left}
         self._rebuild()
@@ -286,6 +296,19 @@ class QueryRun:
         """End a trace. Its records stay."""
         self._traces.remove(trace)
         self._watch()
+
+    def why(self, output: str, event: Lifetime) -> dict[str, list[Lifetime]]:
+        """Return the events of each source that an event of a result comes from, as the result is now.
+
+        Raises UsageError for a run that records nothing, or an event that the result does not have; after a snapshot
+        the events that were final are not recorded.
+        """
+        if not self._recorded:
+            raise UsageError("the run does not record the events of its sources (recorded=)")
+        results = self._results()
+        if output not in results:
+            raise UsageError(f"there is no result {output!r:.64} in the run; there are {', '.join(results)}")
+        return why(results[output], {name: kept.record() for name, kept in self.recorders.items()}, event)
 
     # Feedback.
 
@@ -368,7 +391,9 @@ class QueryRun:
         )
         self._queries = queries
         for kept in snapshot["sources"]:
-            self.entrances[kept["name"]].restore(kept["state"])
+            entrance = self.entrances[kept["name"]]
+            entrance.restore(kept["state"])
+            self.recorders[kept["name"]] = SourceRecorder(self._recorded, entrance.live, entrance.live.stable)
             self._passed_on[kept["name"]] = kept["passed_on"]
         if self._tables is not None:
             for part, kept in zip(parts, snapshot["tables"], strict=True):
