@@ -275,7 +275,7 @@ def _applied(random_: Random, stream: Stream, others: Sequence[Stream]) -> Strea
     is_fixed = isinstance(windows.window, Snapshots | Sessions)
     if random_.random() < 0.2 and not is_fixed:
         output = Stamp.POINT_AT_END
-    return windows.apply(module("running_count"), form=form, output=output, clip=random_.choice(list(Clip)))
+    return windows.apply(module("started_so_far"), form=form, output=output, clip=random_.choice(list(Clip)))
 
 
 def _grouped(random_: Random, stream: Stream) -> GroupedStream:

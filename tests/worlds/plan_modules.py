@@ -23,7 +23,7 @@ class EachOnce(Operator[tuple[Any, ...]]):
         return [row for at, row in enumerate(rows) if not at or repr(rows[at - 1]) != repr(row)]
 
 
-class RunningCount(TimedOperator[tuple[Any, ...]]):
+class StartedSoFar(TimedOperator[tuple[Any, ...]]):
     """How many events have started so far, from each start in the window to the next one."""
 
     results: ClassVar[SchemaLike] = {"seen": "int"}
@@ -36,5 +36,5 @@ class RunningCount(TimedOperator[tuple[Any, ...]]):
             yield Stamped((sum(one <= start for one in starts),), start, end)
 
 
-for _module in (EachOnce, RunningCount):
+for _module in (EachOnce, StartedSoFar):
     MODULES.named(_module)
