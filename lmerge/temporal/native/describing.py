@@ -13,9 +13,11 @@ from lmerge._native import Expressions
 from lmerge.temporal.expressions.properties import plain_column
 from lmerge.temporal.expressions.tree import Node
 from lmerge.temporal.native.step import NativeStep, column_form
+from lmerge.temporal.operators.edges import SampleTies
 from lmerge.temporal.operators.join import JoinKind
-from lmerge.temporal.plan.joins import JoinNode
+from lmerge.temporal.plan.joins import AsOfJoinNode, JoinNode, PairingNode
 from lmerge.temporal.plan.nodes import PlanNode
+from lmerge.temporal.plan.shaping import CleanseNode, CoalesceNode, EdgesNode
 from lmerge.temporal.plan.spans import FilterNode, LifetimeNode, SelectNode, SpanNode, UnionNode
 from lmerge.wire.schema import Schema
 
@@ -71,7 +73,27 @@ def _join(node: JoinNode) -> Description | None:
     return {"kind": "join", "how": str(how), "keys": keys, "predicate": predicate, "pairs_max": node.pairs_max}
 
 
-def _keys(node: JoinNode) -> list[Expressions | None] | None:
+def _as_of(node: AsOfJoinNode) -> Description | None:
+    keys = _keys(node)
+    return None if keys is None else {"kind": "as_of", "keys": keys, "is_outer": node.is_outer, "within": node.within}
+
+
+def _edges(node: EdgesNode) -> Description | None:
+    by = _expressions(node.by, node.input_schema) if node.by else None
+    if by is None and node.by:
+        return None
+    return {"kind": "edges", "by": by, "refuses_ties": node.ties is SampleTies.ERROR, "lasts": node.lasts}
+
+
+def _coalesce(_: CoalesceNode) -> Description:
+    return {"kind": "coalesce"}
+
+
+def _cleanse(_: CleanseNode) -> Description:
+    return {"kind": "cleanse"}
+
+
+def _keys(node: PairingNode) -> list[Expressions | None] | None:
     """Return the keys of both sides, each None where every row has the same; None if they run in Python."""
     if not node.keys:
         return [None, None]
@@ -88,4 +110,11 @@ def _expressions(nodes: Sequence[Node], schema: Schema) -> Expressions | None:
     return Expressions.of_columns(column_form(schema), [schema.names.index(str(name)) for name in names])
 
 
-_DESCRIBERS: Final[Mapping[type[PlanNode], Callable[[Any], Description | None]]] = {UnionNode: _union, JoinNode: _join}
+_DESCRIBERS: Final[Mapping[type[PlanNode], Callable[[Any], Description | None]]] = {
+    UnionNode: _union,
+    JoinNode: _join,
+    AsOfJoinNode: _as_of,
+    EdgesNode: _edges,
+    CoalesceNode: _coalesce,
+    CleanseNode: _cleanse,
+}

@@ -13,6 +13,8 @@ pub enum Failure {
     Limit(String),
     /// UsageError.
     Usage(String),
+    /// UsageError whose text ends with rows, as Python shows them, in the order of these texts.
+    UsageOfRows { text: String, rows: Vec<Plain> },
     /// InputViolation.
     Input(Box<Violation>),
     /// An exception of Python, from a user's function.

@@ -97,3 +97,12 @@ pub fn plus(t: i64, d: i64) -> i64 {
         t.saturating_add(d)
     }
 }
+
+/// A time as text for messages: the two infinities by name.
+pub fn show_time(t: i64) -> String {
+    match t {
+        INF => "inf".to_owned(),
+        NEG_INF => "-inf".to_owned(),
+        t => t.to_string(),
+    }
+}

@@ -47,3 +47,31 @@ def test_joins_of_rows_of_every_type_are_the_same(how: JoinKind) -> None:
 def test_a_missing_key_matches_nothing_in_both(how: JoinKind) -> None:
     one = stream_of("others").select(b=col.b)
     run_streams(SEEDS, one.join(stream_of("ints").select(b=col.a), "b", how=how), one.join(one, "b", how=how))
+
+
+@pytest.mark.parametrize("name", ["ints", "scalars", "nested"])
+def test_coalesce_and_cleanse_are_the_same(name: str) -> None:
+    run_streams(range(150), stream_of(name).coalesce(), stream_of(name).cleanse(), items=30)
+
+
+@pytest.mark.parametrize("lasts", [None, 1, 4])
+@pytest.mark.parametrize("by", [(), ("k",), ("k", "x")])
+def test_edges_are_the_same(by: tuple[str, ...], lasts: int | None) -> None:
+    run_streams(range(100), stream_of("scalars").edges(by, lasts=lasts), items=30)
+
+
+def test_samples_that_collide_are_the_same_error() -> None:
+    run_streams(range(100), stream_of("scalars").edges("k", ties="error"), items=30)
+
+
+@pytest.mark.parametrize("within", [None, 0, 1, 5])
+@pytest.mark.parametrize("how", ["inner", "left"])
+def test_as_of_joins_are_the_same(how: str, within: int | None) -> None:
+    left, right = stream_of("others"), stream_of("scalars")
+    run_streams(range(100), left.as_of(right, "k", how=how, within=within), items=30)
+    run_streams(range(50), right.as_of(left, how=how, within=within), items=30)
+
+
+def test_as_of_joins_leave_out_missing_keys() -> None:
+    left, right = stream_of("others").select("b"), stream_of("ints").select(b=col.a)
+    run_streams(range(100), left.as_of(right, "b", how="left"), right.as_of(left, "b", how="left"), items=30)

@@ -1,6 +1,7 @@
 //! What ends a step, as the exceptions of `lmerge.errors` and `lmerge.temporal.errors`.
 
 use lmerge_temporal::failure::{Failure, Violation};
+use lmerge_temporal::plain::Plain;
 use pyo3::exceptions::PyAssertionError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -13,6 +14,7 @@ pub fn raised(py: Python<'_>, failure: Failure) -> PyErr {
         Failure::Module(text) => error(py, "lmerge.temporal.errors", "ModuleViolation", (text,)),
         Failure::Limit(text) => error(py, "lmerge.errors", "LimitExceeded", (text,)),
         Failure::Usage(text) => error(py, "lmerge.errors", "UsageError", (text,)),
+        Failure::UsageOfRows { text, rows } => usage_of_rows(py, &text, &rows),
         Failure::Input(violation) => input_violation(py, *violation),
         Failure::Python(exception) => match exception.downcast::<PyErr>() {
             Ok(exception) => Ok(*exception),
@@ -32,6 +34,29 @@ fn error<'py>(
     Ok(PyErr::from_value(made))
 }
 
+fn usage_of_rows(py: Python<'_>, text: &str, rows: &[Plain]) -> PyResult<PyErr> {
+    let show = py.import("lmerge.temporal.values")?.getattr("show_values")?;
+    let shown = rows
+        .iter()
+        .map(|row| show.call1((row_of(py, row)?,))?.extract::<String>());
+    let mut shown = shown.collect::<PyResult<Vec<_>>>()?;
+    shown.sort_unstable();
+    error(
+        py,
+        "lmerge.errors",
+        "UsageError",
+        (format!("{text}{}", shown.join(" and ")),),
+    )
+}
+
+/// A row as a tuple.
+fn row_of<'py>(py: Python<'py>, row: &Plain) -> PyResult<Bound<'py, PyAny>> {
+    let of_state = py
+        .import("lmerge.temporal.operators.operator")?
+        .getattr("row_of_state")?;
+    of_state.call1((object_of(py, row)?,))
+}
+
 fn input_violation(py: Python<'_>, violation: Violation) -> PyResult<PyErr> {
     let Violation {
         code,
@@ -41,10 +66,7 @@ fn input_violation(py: Python<'_>, violation: Violation) -> PyResult<PyErr> {
         promised,
         came,
     } = violation;
-    let row = py
-        .import("lmerge.temporal.operators.operator")?
-        .getattr("row_of_state")?
-        .call1((object_of(py, &row)?,))?;
+    let row = row_of(py, &row)?;
     let change = py
         .import("lmerge.temporal.changes")?
         .getattr("Change")?

@@ -6,9 +6,14 @@ use lmerge_temporal::RowSchema;
 use lmerge_temporal::batch::Batch;
 use lmerge_temporal::failure::Failure;
 use lmerge_temporal::operator::Operator;
+use lmerge_temporal::operators::as_of::AsOf;
+use lmerge_temporal::operators::cleanse::Cleanse;
+use lmerge_temporal::operators::coalesce::Coalesce;
+use lmerge_temporal::operators::edges::Edges;
 use lmerge_temporal::operators::join::{Join, JoinKind};
 use lmerge_temporal::operators::join_side::JoinInput;
 use lmerge_temporal::operators::lifetimes::{Alteration, Alterations};
+use lmerge_temporal::operators::row_keys::KeyOf;
 use lmerge_temporal::operators::span::{RowPart, Span};
 use lmerge_temporal::operators::union::Union;
 use lmerge_temporal::rows::RowForm;
@@ -114,6 +119,10 @@ impl<'py> Described<'_, 'py> {
                 Box::new(Union::new(self.name, self.output.clone(), form, self.inputs.len()))
             }
             "join" => Box::new(self.join()?),
+            "as_of" => Box::new(self.as_of()?),
+            "edges" => Box::new(self.edges()?),
+            "coalesce" => Box::new(Coalesce::new(self.name, self.output.clone())),
+            "cleanse" => Box::new(Cleanse::new(self.name, self.output.clone())),
             other => return Err(unknown(other)),
         })
     }
@@ -158,12 +167,36 @@ impl<'py> Described<'_, 'py> {
     }
 
     fn join_input(&self, at: usize) -> PyResult<JoinInput> {
-        let key = self.field("keys")?.get_item(at)?;
-        let key = if key.is_none() { None } else { Some(expressions(&key)?) };
         Ok(JoinInput {
             form: Arc::new(RowForm::new(&self.inputs[at])),
-            key,
+            key: key_of(&self.field("keys")?.get_item(at)?)?,
         })
+    }
+
+    fn as_of(&self) -> PyResult<AsOf> {
+        let side = |at: usize| {
+            let JoinInput { form, key } = self.join_input(at)?;
+            Ok::<_, PyErr>((form, key))
+        };
+        let (is_outer, within) = (self.field("is_outer")?.extract()?, self.field("within")?.extract()?);
+        Ok(AsOf::new(
+            self.name,
+            self.output.clone(),
+            [side(0)?, side(1)?],
+            is_outer,
+            within,
+        ))
+    }
+
+    fn edges(&self) -> PyResult<Edges> {
+        let (refuses_ties, lasts) = (self.field("refuses_ties")?.extract()?, self.field("lasts")?.extract()?);
+        Ok(Edges::new(
+            self.name,
+            self.output.clone(),
+            key_of(&self.field("by")?)?,
+            refuses_ties,
+            lasts,
+        ))
     }
 
     fn field(&self, name: &str) -> PyResult<Bound<'py, PyAny>> {
@@ -174,6 +207,14 @@ impl<'py> Described<'_, 'py> {
 
 fn expressions(handle: &Bound<'_, PyAny>) -> PyResult<Arc<lmerge_temporal::expressions::Expressions>> {
     Ok(handle.cast::<Expressions>()?.get().0.clone())
+}
+
+fn key_of(handle: &Bound<'_, PyAny>) -> PyResult<KeyOf> {
+    Ok(KeyOf::new(if handle.is_none() {
+        None
+    } else {
+        Some(expressions(handle)?)
+    }))
 }
 
 fn unknown(what: &str) -> PyErr {

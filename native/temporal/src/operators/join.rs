@@ -4,15 +4,15 @@
 //! its output has been made of these numbers. A predicate is evaluated for the pairs of one change together, once a step
 //! for each pair of rows.
 
-use std::cmp::Ordering;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
 
 use super::join_side::{ByEnd, JoinInput, JoinKeys, JoinSide};
+use super::pairs::{MISSING, Pair, PairSide, pair_batch, paired};
 use super::skipping::SkippedEvents;
 use crate::batch::Batch;
-use crate::changes::{Change, settled};
+use crate::changes::Change;
 use crate::expressions::Expressions;
 use crate::failure::Failure;
 use crate::operator::{Operator, Progress};
@@ -22,12 +22,6 @@ use crate::{INF, NEG_INF, RowSchema};
 
 /// Pairs that a step compares at most, as in Python.
 pub const PAIRS_MAX: u64 = 10_000_000;
-
-/// The number of no row: the columns are missing.
-const MISSING: u32 = u32::MAX;
-
-/// A row of the output: the numbers of the left and the right row.
-type Pair = (u32, u32);
 
 /// The parts of the table by side and event: of a row and start, its key and the parts without a match.
 type Parts = HashMap<(u32, i64), (u32, Vec<(i64, i64)>), ahash::RandomState>;
@@ -133,12 +127,12 @@ impl Join {
             return Ok(());
         }
         let rows = self.sides[at].given.form.encode(&batch.columns);
-        let (keys, count, failure) = self.sides[at].keys_of(&batch.columns, batch.len());
-        for index in 0..count {
+        let keys = self.sides[at].given.key.keys(&batch.columns, batch.len());
+        for index in 0..keys.count {
             let times = [batch.vs[index], batch.old[index], batch.new[index]];
-            self.take_change(at, rows.row(index).data(), keys.get(index), times)?;
+            self.take_change(at, rows.row(index).data(), keys.present(index), times)?;
         }
-        failure.map_or(Ok(()), Err)
+        keys.failure.map_or(Ok(()), Err)
     }
 
     /// Push the changes of pairs, note the events whose unmatched parts may change, and keep the event.
@@ -340,45 +334,24 @@ impl Join {
 
     // The output.
 
-    fn bytes(&self, at: usize, row: u32) -> &[u8] {
-        if row == MISSING {
-            &self.missing[at]
-        } else {
-            self.sides[at].rows.get(row)
-        }
-    }
-
-    fn order(&self, one: &Pair, other: &Pair) -> Ordering {
-        let of = |at: usize, one: u32, other: u32| {
-            if one == other {
-                Ordering::Equal
-            } else {
-                self.bytes(at, one).cmp(self.bytes(at, other))
-            }
-        };
-        of(0, one.0, other.0).then_with(|| of(1, one.1, other.1))
-    }
-
     /// The batch of the changes of the step, without a stable point.
     fn output(&mut self) -> Batch {
-        let changes = settled(std::mem::take(&mut self.changes), |one, other| self.order(one, other));
-        let decoded = |at: usize, of: fn(&Change<Pair>) -> u32| {
-            let form = &self.sides[at].given.form;
-            form.decode(changes.iter().map(|change| self.bytes(at, of(change))))
+        let changes = std::mem::take(&mut self.changes);
+        let side = |at: usize| {
+            let JoinSide { given, rows, .. } = &self.sides[at];
+            PairSide {
+                form: &given.form,
+                rows,
+                missing: &self.missing[at],
+            }
         };
-        let mut columns = decoded(0, |change| change.row.0);
-        if self.kind != JoinKind::Anti {
-            columns.extend(decoded(1, |change| change.row.1));
-        }
-        Batch {
-            schema: self.schema.clone(),
-            columns,
-            vs: changes.iter().map(|change| change.vs).collect(),
-            old: changes.iter().map(|change| change.old).collect(),
-            new: changes.iter().map(|change| change.new).collect(),
-            stable: None,
-            mark: None,
-        }
+        let sides = [side(0), side(1)];
+        let shown = if self.kind == JoinKind::Anti {
+            &sides[..1]
+        } else {
+            &sides[..]
+        };
+        pair_batch(self.schema.clone(), shown, changes)
     }
 }
 
@@ -492,10 +465,6 @@ impl Operator for Join {
         let held = self.sides.iter().any(|side| side.live > 0);
         assert!(held || self.keys.keys.is_empty(), "a key without events is kept");
     }
-}
-
-fn paired(at: usize, row: u32, other: u32) -> Pair {
-    if at == 0 { (row, other) } else { (other, row) }
 }
 
 /// Push how the part in which both events are valid changes.

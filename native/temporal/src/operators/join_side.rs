@@ -2,17 +2,16 @@
 //! `lmerge/temporal/operators/join_side.py` has the rules.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef};
+use arrow_array::ArrayRef;
 use hashbrown::HashMap;
 
+use super::row_keys::KeyOf;
 use crate::calendar::Calendar;
-use crate::expressions::Expressions;
 use crate::failure::Failure;
 use crate::plain::Plain;
 use crate::plain_rows::{columns_of_plain, plain_rows};
-use crate::rows::{RowArena, RowForm, SharedForm};
+use crate::rows::{RowArena, SharedForm};
 use crate::sorted::Sorted;
 use crate::{INF, NEG_INF};
 
@@ -59,36 +58,17 @@ pub struct UnmatchedParts {
     pub key: u32,
 }
 
-/// What a join has of an input: the form of its rows, and the key of a row; None: every key is empty.
+/// What a join has of an input: the form of its rows, and their keys.
 #[derive(Debug)]
 pub struct JoinInput {
     pub form: SharedForm,
-    pub key: Option<Arc<Expressions>>,
-}
-
-/// The keys of rows: None for a row that matches none, because a value of its key is missing.
-pub enum RowKeys {
-    Empty,
-    Encoded(arrow_row::Rows, Option<arrow_buffer::NullBuffer>),
-}
-
-impl RowKeys {
-    pub fn get(&self, at: usize) -> Option<&[u8]> {
-        match self {
-            RowKeys::Empty => Some(&[]),
-            RowKeys::Encoded(rows, nulls) => {
-                let is_missing = nulls.as_ref().is_some_and(|nulls| nulls.is_null(at));
-                (!is_missing).then(|| rows.row(at).data())
-            }
-        }
-    }
+    pub key: KeyOf,
 }
 
 /// The live events of one input. `reports`: parts of its events without a match are in the output.
 #[derive(Debug)]
 pub struct JoinSide {
     pub given: JoinInput,
-    key_form: Option<RowForm>,
     pub reports: bool,
     pub stable: i64,
     pub rows: RowArena,
@@ -105,10 +85,8 @@ pub struct JoinSide {
 
 impl JoinSide {
     pub fn new(given: JoinInput, reports: bool) -> JoinSide {
-        let columns: Option<Vec<_>> = given.key.as_ref().map(|key| key.columns().cloned().collect());
         JoinSide {
             given,
-            key_form: columns.map(|columns| RowForm::of_columns(&columns)),
             reports,
             stable: NEG_INF,
             rows: RowArena::default(),
@@ -117,22 +95,6 @@ impl JoinSide {
             due: Calendar::default(),
             live: 0,
             dropped: Vec::new(),
-        }
-    }
-
-    /// The keys of rows, or of those before the first whose key fails, with that failure.
-    pub fn keys_of(&self, columns: &[ArrayRef], count: usize) -> (RowKeys, usize, Option<Failure>) {
-        let (Some(key), Some(form)) = (&self.given.key, &self.key_form) else {
-            return (RowKeys::Empty, count, None);
-        };
-        match key.evaluate(columns, count) {
-            Ok(keys) => (encoded(form, &keys), count, None),
-            Err(error) if error.row == 0 => (RowKeys::Empty, 0, Some(error.failure)),
-            Err(error) => {
-                let before: Vec<_> = columns.iter().map(|column| column.slice(0, error.row)).collect();
-                let (keys, count, earlier) = self.keys_of(&before, error.row);
-                (keys, count, earlier.or(Some(error.failure)))
-            }
         }
     }
 
@@ -232,12 +194,14 @@ impl JoinSide {
         self.stable = state.get("stable")?.int()?;
         let (columns, times) = self.columns_of(state.get("events")?)?;
         let rows = self.given.form.encode(&columns);
-        let (row_keys, _, failure) = self.keys_of(&columns, times.len());
-        failure.map_or(Ok(()), Err)?;
+        let row_keys = self.given.key.keys(&columns, times.len());
+        if let Some(failure) = row_keys.failure {
+            return Err(failure);
+        }
         for (index, (vs, ve)) in times.into_iter().enumerate() {
             let row = self.rows.hold(rows.row(index).data());
             let key = row_keys
-                .get(index)
+                .present(index)
                 .ok_or_else(|| Failure::Usage("a row that matches none was kept".into()))?;
             let key = keys.hold(key);
             self.apply(at, keys, key, row, [vs, vs, ve]);
@@ -347,11 +311,4 @@ impl JoinSide {
             times.collect::<Result<_, Failure>>()?,
         ))
     }
-}
-
-fn encoded(form: &RowForm, keys: &[ArrayRef]) -> RowKeys {
-    let nulls = keys.iter().fold(None, |nulls: Option<_>, key| {
-        arrow_buffer::NullBuffer::union(nulls.as_ref(), key.logical_nulls().as_ref())
-    });
-    RowKeys::Encoded(form.encode(keys), nulls)
 }
