@@ -6,11 +6,11 @@ tuples, because rows are keys.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from lmerge.temporal.values import Values
+from lmerge.temporal.values import Values, canonical_float
 from lmerge.wire.rows import RowCodec
 from lmerge.wire.schema import Column, Schema
 
@@ -42,6 +42,14 @@ class RowForms:
         """Return a row as users have it: with datetimes, dates, lists and mappings."""
         return self._codec.decode(self.payload(values))
 
+    def rows_of_columns(self, columns: Sequence[Sequence[Any]]) -> list[Values]:
+        """Return the values of rows whose columns are in the form of the wire (``RowCodec.wire_columns``)."""
+        read = [
+            column if one is None else [_applied(one, value) for value in column]
+            for one, column in zip(self._read, columns, strict=True)
+        ]
+        return list(zip(*read, strict=True))
+
     def _inside(self, wire: list[Any]) -> Values:
         return tuple(_applied(one, value) for one, value in zip(self._read, wire, strict=True))
 
@@ -54,6 +62,8 @@ def _reader(column: Column) -> Callable[[Any], Any] | None:
     """Return what makes a wire value one of a plan, or None if they are the same."""
     if column.type == "decimal":
         return Decimal
+    if column.type == "float":
+        return canonical_float  # one object for every NaN, here and in restored states
     inner = [_reader(child) for child in column.children]
     if column.type == "list":
         return lambda values: tuple(_applied(inner[0], value) for value in values)

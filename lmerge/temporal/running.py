@@ -16,8 +16,10 @@ from lmerge.temporal.changes import NOTHING_CHANGES, Delta, Lifetime
 from lmerge.temporal.entrance import StreamEntrance
 from lmerge.temporal.errors import PlanError, SnapshotDamaged
 from lmerge.temporal.graph import stepped
+from lmerge.temporal.operators.final import FinalOperator
 from lmerge.temporal.plan.beginnings import FROM_THE_START, StreamBeginning
 from lmerge.temporal.plan.compiling import in_order
+from lmerge.temporal.plan.grouped import choice_of
 from lmerge.temporal.plan.json_format import plan_from_json, plan_to_json
 from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.plan.sources import SourceNode, SourceShape
@@ -25,7 +27,7 @@ from lmerge.temporal.runs.causes import why
 from lmerge.temporal.runs.parts import RunPart, RunParts, restored_part
 from lmerge.temporal.runs.place_tables import PlaceTable
 from lmerge.temporal.runs.recording import SourceRecorder
-from lmerge.temporal.runs.results import ElementWriter, ResultTable
+from lmerge.temporal.runs.results import ElementWriter, Emitted, ResultTable
 from lmerge.temporal.runs.settings import Item, SourceSettings
 from lmerge.temporal.runs.snapshots import check_same_plan, check_same_settings, dump_snapshot, load_snapshot
 from lmerge.temporal.runs.tracing import RECORDS_MAX, RowFilter, RunTrace
@@ -52,6 +54,7 @@ class QueryRun:
 
     ``outputs``: the results of the first query, ``name``, by their names; ``settings``: of its sources by name.
     ``attachable``: further queries can be attached, for which the live events of every stream are kept.
+    ``only``: ``final`` for results that are final, each one once, instead of all with their revisions.
     ``recorded``: how many events of each source are kept for ``why``, beside those that live.
     ``resume``: a snapshot of a run of this query, to go on where it was taken, with all queries that were attached;
     settings that are not given are as they were.
@@ -69,6 +72,7 @@ class QueryRun:
         name: str = MAIN,
         attachable: bool = False,
         recorded: int = 0,
+        only: Emitted | str = Emitted.ALL,
         resume: Mapping[str, Any] | None = None,
     ) -> None:
         self.failed: dict[str, LmergeError] = {}
@@ -80,6 +84,9 @@ class QueryRun:
         self._needed: dict[str, int] = {}  # feedback by result
         self._passed_on: dict[str, int] = {}  # feedback by source
         self._traces: list[RunTrace] = []
+        self._finals: dict[str, FinalOperator] | None = (
+            {} if choice_of(Emitted, only, "what a run emits") is Emitted.FINAL else None
+        )
         self._recorded = recorded
         self.recorders: dict[str, SourceRecorder] = {}
         self._steps = 0
@@ -138,7 +145,14 @@ class QueryRun:
         if self.graph.failures:
             self._end_failed()
             results = {output: results[output] for output in self._results()}
-        return results
+        return self._final(results)
+
+    def _final(self, results: Mapping[str, Delta]) -> dict[str, Delta]:
+        """Return what is final of a batch of each result."""
+        finals = self._finals
+        return (
+            dict(results) if finals is None else {name: finals[name].step([found]) for name, found in results.items()}
+        )
 
     def _end_failed(self) -> None:
         """End the queries with a result that reads a failed step. Raises the error if no query is left."""
@@ -187,7 +201,7 @@ class QueryRun:
             self._tables[part.result].apply(first[part.result])
         return AttachedQuery(
             {output: begins[node] for output, node in outputs.items()},
-            {output: first[node] for output, node in outputs.items()},
+            self._final({output: first[node] for output, node in outputs.items()}),
         )
 
     def detach(self, name: str) -> None:
@@ -236,12 +250,19 @@ class QueryRun:
         if self._tables is not None:
             self._tables |= {part.result: PlaceTable(part.result) for part in new.parts}
         self._queries[name] = dict(outputs)
+        self._watch_for_final(outputs)
         self.failed.pop(name, None)
         self._parts += new
         self._rebuild()
 
+    def _watch_for_final(self, outputs: Mapping[str, PlanNode]) -> None:
+        if self._finals is not None:
+            self._finals |= {name: FinalOperator(name, order_key(node.schema)) for name, node in outputs.items()}
+
     def _leave(self, name: str) -> None:
         outputs = self._queries.pop(name)
+        if self._finals is not None:
+            self._finals = {output: kept for output, kept in self._finals.items() if output not in outputs}
         self._needed = {output: t for output, t in self._needed.items() if output not in outputs}
         self._parts = self._parts.needed_for(list(self._results().values()))
         left = self._parts.places
@@ -346,6 +367,7 @@ class QueryRun:
             ],
             "parts": [part.fields(places) for part in self._parts.parts],
             "tables": None if tables is None else [tables[part.result].state() for part in self._parts.parts],
+            "finals": None if self._finals is None else {name: kept.state() for name, kept in self._finals.items()},
             "needed": dict(self._needed),
         }
 
@@ -385,11 +407,16 @@ class QueryRun:
         sources = {node.label: node for node in order if isinstance(node, SourceNode)}
         parts = tuple(restored_part(fields, order) for fields in snapshot["parts"])
         self._tables = None if snapshot["tables"] is None else {}
+        self._finals = None if snapshot["finals"] is None else {}
         first = next(iter(queries))
         self._enter(
             first, queries[first], RunParts(tuple(sources[source] for source in were), parts), were | dict(settings)
         )
         self._queries = queries
+        self._watch_for_final(self._results())
+        for output, kept in (snapshot["finals"] or {}).items():
+            assert self._finals is not None
+            self._finals[output].restore(kept)
         for kept in snapshot["sources"]:
             entrance = self.entrances[kept["name"]]
             entrance.restore(kept["state"])

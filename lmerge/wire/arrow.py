@@ -113,14 +113,22 @@ def _native(codec: RowCodec, rows: Any, engine: str) -> NativeRows | None:
 
 
 def _python_payloads(codec: RowCodec, rows: ArrowRows) -> list[bytes]:
+    return codec.encode_columns(_columns_of(codec, rows))
+
+
+def wire_columns(codec: RowCodec, rows: ArrowRows) -> list[list[Any]]:
+    """Return a table's columns, found by name, with their values as they are on the wire. Raises InvalidRow."""
+    return codec.wire_columns(_columns_of(codec, rows))
+
+
+def _columns_of(codec: RowCodec, rows: ArrowRows) -> list[list[Any]]:
     names = codec.schema.names
     unknown = [name for name in rows.schema.names if name not in names]
     missing = [name for name in names if name not in rows.schema.names]
     if unknown or missing:
         what = f"column {unknown[0]!r} too many" if unknown else f"no column {missing[0]!r}"
         raise InvalidRow(f"the table has {what}; the schema is {codec.schema}")
-    columns = [_values(column, rows.column(column.name)) for column in codec.schema.columns]
-    return codec.encode_columns(columns)
+    return [_values(column, rows.column(column.name)) for column in codec.schema.columns]
 
 
 def int64_column(rows: ArrowRows, name: str) -> list[int]:

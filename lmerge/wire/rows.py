@@ -90,6 +90,11 @@ class RowCodec:
 
     def encode_columns(self, columns: Sequence[Sequence[Any]]) -> list[bytes]:
         """Return the payloads of rows given as columns of equal length in the schema's order. Raises InvalidRow."""
+        pack = self._pack
+        return [bytes(pack(values)) for values in zip(*self.wire_columns(columns), strict=True)]
+
+    def wire_columns(self, columns: Sequence[Sequence[Any]]) -> list[list[Any]]:
+        """Return columns with their values as they are on the wire. Raises InvalidRow as ``encode_columns``."""
         if len(columns) != len(self._names):
             raise InvalidRow(f"{len(columns)} columns came where the schema ({self.schema}) has {len(self._names)}")
         converted = []
@@ -103,8 +108,7 @@ class RowCodec:
                 index = next(i for i, value in enumerate(column) if _refuses(convert, value))
                 row = [other[index] for other in columns]
                 raise self._blame(self._to_wire, row, index) from None
-        pack = self._pack
-        return [bytes(pack(values)) for values in zip(*converted, strict=True)]
+        return converted
 
     def decode(self, payload: bytes, index: int = 0) -> dict[str, Any]:
         """Return the row that ``payload`` holds. Raises InvalidRow, which names it row ``index``, if it is no row."""

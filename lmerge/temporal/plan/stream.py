@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from lmerge.core.properties import parse_properties
 from lmerge.temporal.errors import PlanError
@@ -109,6 +109,16 @@ class Stream:
     def named(self, label: str) -> Stream:
         """Return the same stream under a name, for pictures, messages and metrics."""
         return Stream(replace(self.node, label=label))
+
+    def collect(self, history: Mapping[str, Any], *, vs: str = "vs", ve: str = "ve") -> Any:
+        """Return the events of this stream over all that its sources have had, as an Arrow table.
+
+        ``history``: by source an Arrow table, a row for each event, or changes and stable points. See
+        ``lmerge.temporal.arrow_tables.collect_arrow``, also for the errors. Needs pyarrow.
+        """
+        from lmerge.temporal.arrow_tables import collect_arrow
+
+        return collect_arrow(self.node, history, vs=vs, ve=ve)
 
     # Event by event.
 

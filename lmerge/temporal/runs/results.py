@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from lmerge.core.batch import Batch, BatchBuilder
-from lmerge.core.elements import ADJUST, INSERT, NEG_INF, STABLE
+from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF, STABLE
 from lmerge.temporal.changes import Delta, Lifetime
 from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.row_forms import RowForms
+from lmerge.text_enum import TextEnum
+
+
+class Emitted(TextEnum):
+    """Which results a run emits: ``all``, with their revisions, or ``final``, each one once."""
+
+    ALL = "all"
+    FINAL = "final"
 
 
 @dataclass
@@ -30,6 +38,15 @@ class ResultTable:
             if new > vs:
                 self.events[Lifetime(row, vs, new)] += 1
         self.stable = self.stable if delta.stable is None else delta.stable
+
+    def is_final(self, event: Lifetime) -> bool:
+        """Whether nothing can change an event of the table any more."""
+        return event.ve < self.stable or self.stable == INF
+
+    def marked(self) -> Iterator[tuple[Lifetime, bool]]:
+        """Yield the events, each with whether it is final, by start and end."""
+        for event in sorted(self.events.elements(), key=lambda event: (event.vs, event.ve)):
+            yield event, self.is_final(event)
 
 
 class ElementWriter:

@@ -1,0 +1,142 @@
+"""Arrow tables as history of a query's sources, and its results as Arrow tables. Only this module needs pyarrow.
+
+A table of a source has a row for each event: the columns of its schema, and two of times for start and end. It becomes
+batches of inserts in the order of their starts, each with the stable point that the next batch allows. So state is
+freed as it would be live, and the table that comes out is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+
+from lmerge.core.elements import INF, NEG_INF, show_time
+from lmerge.errors import UsageError
+from lmerge.temporal.changes import NOTHING_CHANGES, Change, Delta, Lifetime
+from lmerge.temporal.entrance import StreamEntrance
+from lmerge.temporal.plan.compiling import compile_plan
+from lmerge.temporal.plan.nodes import PlanNode
+from lmerge.temporal.plan.sources import SourceNode, SourceShape
+from lmerge.temporal.row_forms import RowForms
+from lmerge.temporal.runs.results import ResultTable
+from lmerge.temporal.runs.settings import Item, SourceSettings
+from lmerge.temporal.values import order_key
+from lmerge.wire.arrow import ArrowRows, arrow_schema, int64_column, wire_columns
+from lmerge.wire.rows import RowCodec
+from lmerge.wire.schema import Schema
+
+History: TypeAlias = "ArrowRows | Iterable[Item]"
+"""What a source has had: a table with a row for each event, or its items."""
+
+# Events of a batch: enough that what a step costs by itself does not count, and few beside a history.
+BATCH_EVENTS: Final = 16_384
+
+
+def collect_arrow(
+    node: PlanNode,
+    history: Mapping[str, History],
+    settings: Mapping[str, SourceSettings] | None = None,
+    *,
+    vs: str = "vs",
+    ve: str = "ve",
+) -> Any:
+    """Run a query over what its sources have had, to their end; return its events as an Arrow table, by start and row.
+
+    ``vs``, ``ve``: the columns of times, in the tables of sources and in the result (int64, in units of time). Without
+    a column ``ve`` events do not end, or last one unit if the source has points. ``settings``: of sources whose history
+    is items.
+
+    Raises UsageError for a history that is missing or of no source, InvalidRow for a table that does not fit, and what
+    a run raises.
+    """
+    plan, table = compile_plan([node]), ResultTable()
+    names = [source.label for source in plan.sources]
+    if set(history) != set(names):
+        raise UsageError(f"the plan has the sources {', '.join(names)}; there is history of {', '.join(history)}")
+    graph = plan.graph()
+    for place, delta in _in_order_of_time(plan.sources, history, settings or {}, vs, ve):
+        steps = [NOTHING_CHANGES] * len(names)
+        steps[place] = delta
+        table.apply(graph.step(steps)[0])
+    return table_of_events(node.schema, table.events.elements(), vs=vs, ve=ve)
+
+
+def table_of_events(schema: Schema, events: Iterable[Lifetime], *, vs: str = "vs", ve: str = "ve") -> Any:
+    """Return events as an Arrow table: start, end, and the columns of ``schema``; by start, row and end.
+
+    Raises UsageError if a column has the name of a time.
+    """
+    taken = [name for name in (vs, ve) if name in schema.names]
+    if taken or vs == ve:
+        raise UsageError(
+            f"the events have a column {(taken or [vs])[0]!r:.64}; give their times other names (vs=, ve=)"
+        )
+    key = order_key(schema)
+    ordered = sorted(events, key=lambda one: (one.vs, key(one.row), one.ve))
+    times = [
+        pa.array([event.vs for event in ordered], pa.int64()),
+        pa.array([event.ve for event in ordered], pa.int64()),
+    ]
+    fields = [pa.field(vs, pa.int64(), nullable=False), pa.field(ve, pa.int64(), nullable=False)]
+    rows = arrow_schema(schema)
+    columns = [pa.array([one.row[at] for one in ordered], field.type) for at, field in enumerate(rows)]
+    return pa.Table.from_arrays([*times, *columns], schema=pa.schema([*fields, *rows]))
+
+
+def _in_order_of_time(
+    sources: Sequence[SourceNode],
+    history: Mapping[str, History],
+    settings: Mapping[str, SourceSettings],
+    vs: str,
+    ve: str,
+) -> Iterator[tuple[int, Delta]]:
+    """Yield the batches of all sources, with the place of each, so that no source is far ahead of another."""
+    batches: list[tuple[int, int, Delta]] = []
+    for place, source in enumerate(sources):
+        given = history[source.label]
+        is_table = isinstance(given, (pa.Table, pa.RecordBatch))
+        found = _of_table(source, given, vs, ve) if is_table else _of_items(source, given, settings)
+        reached = NEG_INF
+        for delta in found:
+            reached = reached if delta.stable is None else max(reached, delta.stable)
+            batches.append((reached, place, delta))
+    batches.sort(key=lambda batch: batch[0])
+    return ((place, delta) for _, place, delta in batches)
+
+
+def _of_items(source: SourceNode, items: Iterable[Item], settings: Mapping[str, SourceSettings]) -> list[Delta]:
+    chosen = settings.get(source.label, SourceSettings())
+    is_point = source.shape is SourceShape.POINT
+    entrance = StreamEntrance(source.label, chosen.rule, chosen.late, has_points=is_point)
+    return [*entrance.take(items), *entrance.take([INF])]
+
+
+def _of_table(source: SourceNode, table: ArrowRows, vs: str, ve: str) -> Iterator[Delta]:
+    changes = _inserts(source, table, vs, ve)
+    changes.sort(key=lambda change: change.vs)
+    for first in range(0, len(changes), BATCH_EVENTS):
+        batch = changes[first : first + BATCH_EVENTS]
+        following = changes[first + BATCH_EVENTS : first + BATCH_EVENTS + 1]
+        yield Delta(batch, following[0].vs if following else INF, batch[-1].vs)
+    if not changes:
+        yield Delta([], INF)
+
+
+def _inserts(source: SourceNode, table: ArrowRows, vs: str, ve: str) -> list[Change]:
+    names = source.schema.names
+    starts = int64_column(table, vs)
+    if ve in table.schema.names:
+        ends = int64_column(table, ve)
+    else:
+        ends = [start + 1 for start in starts] if source.shape is SourceShape.POINT else [INF] * len(starts)
+    for at, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        if start >= end or (source.shape is SourceShape.POINT and end != start + 1):
+            needed = "it lasts one unit of time" if source.shape is SourceShape.POINT else "an end is behind its start"
+            lifetime = f"[{show_time(start)}, {show_time(end)})"
+            raise UsageError(f"source {source.label!r:.64}, row {at}: {lifetime} is no lifetime: {needed}")
+    kept = [name for name in table.schema.names if name in names or name not in (vs, ve)]
+    codec = RowCodec(source.schema)
+    rows = RowForms(source.schema).rows_of_columns(wire_columns(codec, table.select(kept)))
+    return [Change(row, start, start, end) for row, start, end in zip(rows, starts, ends, strict=True)]
