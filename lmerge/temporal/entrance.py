@@ -137,6 +137,22 @@ class StreamEntrance:
             for claimed, actuals in state["other"]
         }
 
+    def advance(self, latest: int) -> list[Delta]:
+        """Take that the source has come to ``latest`` without events that matter; return the batch that follows.
+
+        The rule of progress makes its stable point. Without a rule nothing follows: the source declares them itself.
+        """
+        if self._rule is None:
+            return []
+        if latest > self._latest:
+            self._latest = self._mark = latest
+        stable = max(NEG_INF, self._latest - self._rule.delay)
+        has_moved = stable > self.live.stable
+        if has_moved:
+            self._move_stable(stable)
+        batch = self._batch([], stable if has_moved else None)
+        return [] if batch.is_empty else [batch]
+
     def _batch(self, changes: list[Change], stable: int | None) -> Delta:
         mark, self._mark = self._mark, None
         return Delta(changes, stable, mark)

@@ -123,11 +123,21 @@ class QueryRun:
         Raises UsageError for a source that the plan does not have, and InputViolation for an item that is not legal.
         The queries cannot go on after an error.
         """
+        return [self._step(source, delta) for delta in self._entrance(source).take(items)]
+
+    def advance(self, source: str, latest: int) -> list[dict[str, Delta]]:
+        """Take that a source has come to ``latest`` without events that matter, and return the batches that follow.
+
+        For a source that is idle, or that has left out events after feedback (``StreamEntrance.advance``).
+        """
+        return [self._step(source, delta) for delta in self._entrance(source).advance(latest)]
+
+    def _entrance(self, source: str) -> StreamEntrance:
         self._check_left()
         entrance = self.entrances.get(source)
         if entrance is None:
             raise UsageError(f"the plan has no source {source!r:.64}; it has {', '.join(self.entrances)}")
-        return [self._step(source, delta) for delta in entrance.take(items)]
+        return entrance
 
     def end(self) -> list[dict[str, Delta]]:
         """Let every source end that has not ended, and return what follows."""

@@ -1,0 +1,190 @@
+"""Open sources as the run of a plan takes from them: at once, or by a thread where the next item may take long.
+
+A feed has a chunk of the source, of which a part has been taken. So its position is that of the chunk and a number of
+items, and steps can be as small as their computation requires.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, Final, TypeAlias
+
+from lmerge.core.elements import INF, NEG_INF
+from lmerge.replica.pacing import PaceClock
+from lmerge.replica.sources.declared import Chunk, PhysicalSource, Position, SourceReader
+from lmerge.temporal.running import Item
+
+# Chunks that a thread reads ahead: enough to hide the cost of reading, few enough to slow the sender down.
+READ_AHEAD_CHUNKS: Final = 4
+
+FeedPosition: TypeAlias = "list[Any] | None"
+"""A position of a reader, and the items behind it that were taken, as JSON values."""
+
+
+class SourceFeed(ABC):
+    """A source that is read. ``position``: where a run before has stopped; None: at its beginning."""
+
+    def __init__(self, name: str, source: PhysicalSource, reader: SourceReader, position: FeedPosition = None) -> None:
+        self.name, self.source, self.reader = name, source, reader
+        self.has_ended = False
+        self.items = 0  # taken
+        self.taken_s = time.monotonic()
+        self._chunk: Chunk | None = None
+        self._taken = 0  # items of the chunk
+        self._latest: int | None = None  # of the chunk, until it is taken
+        self._begin = position
+        self._passes_over = opened_at(source, position)[1]
+        self._at = NEG_INF  # the release of the last item that was taken
+
+    @property
+    def is_live(self) -> bool:
+        """Whether other sources do not wait for this one."""
+        return self.source.is_live
+
+    @property
+    def position(self) -> FeedPosition:
+        """Where a restart begins: a position of the reader, and items that it passes over."""
+        if self._chunk is None:
+            return self._begin
+        return [self._chunk.end, 0] if self._is_used_up() else [self._chunk.begin, self._taken]
+
+    def next_release(self) -> int | None:
+        """Return when the next item is released, in time of the stream; None: there is none at present.
+
+        Raises what the reader has raised.
+        """
+        while not self.has_ended and self._is_used_up():
+            following = self._following()
+            if following is None:
+                return None
+            self._chunk, self._latest = following, following.latest
+            self._taken, self._passes_over = min(self._passes_over, len(following.items)), 0
+        if self.has_ended or self._chunk is None:
+            return None
+        return self._at if self._taken == len(self._chunk.items) else self._release(self._chunk, self._taken)
+
+    def take(self, limit: int, clock: PaceClock | None) -> list[Item]:
+        """Return the next items, at most ``limit``, which are released by now. ``next_release`` has returned a time."""
+        chunk, begin = self._chunk, self._taken
+        assert chunk is not None
+        now = INF if clock is None else clock.now()
+        while self._taken < min(len(chunk.items), begin + limit):
+            at = self._release(chunk, self._taken)
+            if at > now:
+                break
+            self._at = max(self._at, at)
+            self._taken += 1
+        items = chunk.items[begin : self._taken]
+        self.items += len(items)
+        self.taken_s = time.monotonic()
+        self.has_ended = bool(items) and items[-1] == INF
+        return items
+
+    def take_latest(self) -> int | None:
+        """Return the latest start of events that were left out here after feedback, once; None: none were."""
+        latest, self._latest = self._latest, None
+        return latest
+
+    def close(self) -> None:
+        """Close the source."""
+        self.reader.close()
+
+    @abstractmethod
+    def _following(self) -> Chunk | None:
+        """Return the next chunk; None: there is none at present, or ``has_ended`` is set."""
+
+    def _is_used_up(self) -> bool:
+        return self._chunk is None or (self._taken == len(self._chunk.items) and self._latest is None)
+
+    def _release(self, chunk: Chunk, at: int) -> int:
+        if chunk.releases is not None:
+            return chunk.releases[at]
+        item = chunk.items[at]
+        if isinstance(item, int):
+            return item if item < INF else self._at
+        return item.vs if item.is_insert else max(self._at, item.vs)
+
+
+class DirectFeed(SourceFeed):
+    """A source whose next item is there at once: a file."""
+
+    def __init__(self, name: str, source: PhysicalSource, reader: SourceReader, position: FeedPosition = None) -> None:
+        super().__init__(name, source, reader, position)
+        self._chunks: Iterator[Chunk] = reader.chunks()
+
+    def _following(self) -> Chunk | None:
+        found = next(self._chunks, None)
+        self.has_ended = found is None
+        return found
+
+
+class ThreadedFeed(SourceFeed):
+    """A source that is read by a thread. ``wake`` is set when there is something to take."""
+
+    def __init__(
+        self,
+        name: str,
+        source: PhysicalSource,
+        reader: SourceReader,
+        position: FeedPosition = None,
+        *,
+        wake: threading.Event,
+    ) -> None:
+        super().__init__(name, source, reader, position)
+        self._wake = wake
+        self._is_closed = False
+        self._queue: queue.Queue[Chunk | Exception | None] = queue.Queue(READ_AHEAD_CHUNKS)
+        threading.Thread(target=self._read, name=f"source {name}", daemon=True).start()
+
+    def close(self) -> None:
+        """Close the source; its thread ends."""
+        self._is_closed = True
+        super().close()
+        with contextlib.suppress(queue.Empty):
+            while True:  # the thread may wait for room
+                self._queue.get_nowait()
+
+    def _following(self) -> Chunk | None:
+        try:
+            found = self._queue.get_nowait()
+        except queue.Empty:
+            return None
+        if isinstance(found, Exception):
+            raise found
+        self.has_ended = found is None
+        return found
+
+    def _read(self) -> None:
+        last: Exception | None = None
+        try:
+            for chunk in self.reader.chunks():
+                if self._is_closed:
+                    return
+                self._queue.put(chunk)
+                self._wake.set()
+        except Exception as problem:
+            last = problem
+        if not self._is_closed:
+            self._queue.put(last)
+            self._wake.set()
+
+
+def feed_of(
+    name: str, source: PhysicalSource, reader: SourceReader, position: FeedPosition, wake: threading.Event
+) -> SourceFeed:
+    """Return the feed of a source that ``opened_at`` has opened."""
+    if source.is_live:
+        return ThreadedFeed(name, source, reader, position, wake=wake)
+    return DirectFeed(name, source, reader, position)
+
+
+def opened_at(source: PhysicalSource, position: FeedPosition) -> tuple[Position, int]:
+    """Return where a reader begins and how many items are passed over."""
+    if position is None:
+        return None, 0
+    return position[0], int(position[1]) if source.counts_items else 0

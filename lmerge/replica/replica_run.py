@@ -1,0 +1,274 @@
+"""A plan that runs as a replica: from its sources, through the plan, to the servers of a merge.
+
+One thread takes items of the sources, in the order of their times as far as they are there, computes, and publishes.
+The publisher has a thread of its own, so feedback arrives while the plan computes. Steps are so small that feedback is
+taken within a few ten milliseconds, however slow the plan's functions are.
+
+A replica joins where the merge is: it needs no event that ends before the merge's stable point, and computes none.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final
+
+from lmerge import clock as wall_clock
+from lmerge.client import Origin, Publisher, PublisherLimits, Security
+from lmerge.client.connection.streams import parse_targets
+from lmerge.core.elements import INF, NEG_INF
+from lmerge.core.inputs import InputRole
+from lmerge.core.properties import ORDERED
+from lmerge.errors import UsageError
+from lmerge.replica.feeds import SourceFeed, feed_of, opened_at
+from lmerge.replica.joining import merged_to, right_from
+from lmerge.replica.pacing import PaceClock
+from lmerge.replica.query import Query, settings_of, sources_of
+from lmerge.replica.sources.declared import IdleRule, PhysicalSource, SourceContext
+from lmerge.temporal.changes import Delta
+from lmerge.temporal.plan.properties import derive
+from lmerge.temporal.plan.sources import SourceNode
+from lmerge.temporal.running import ElementWriter, QueryRun
+from lmerge.wire.names import check_name
+
+# A step takes about so long, and so does feedback until it has an effect.
+STEP_S: Final = 0.02
+STEP_ITEMS_FIRST: Final = 64
+STEP_ITEMS_MAX: Final = 4_096
+# A run that waits for its sources checks so often whether one is idle, or is to be stopped.
+LOOK_S: Final = 0.1
+# Items that are released nearer together than this are taken together: 50 messages a second cost nothing.
+TICK_S: Final = 0.02
+
+
+@dataclass(frozen=True)
+class ReplicaOptions:
+    """How a plan runs as a replica.
+
+    ``role``: active, or observe. ``clock``: paces the sources; None: they are read as fast as they can be. ``join_at``:
+    the sources have every event that ends then or later; None: they begin at their beginning. ``security``: how to
+    connect. ``give_up_after_s``: seconds without any server after which the run fails; None: never.
+    """
+
+    role: str = InputRole.ACTIVE.value
+    clock: PaceClock | None = None
+    join_at: int | None = None
+    security: Security | None = None
+    give_up_after_s: float | None = None
+
+
+class ReplicaRun:
+    """A plan of a query as ``replica`` of ``merge``: ``with ReplicaRun(...) as begun: begun.run()``.
+
+    ``joined_at``: the result is right for events that end then or later; -inf: from the beginning. The arguments are
+    those of ``lmerge.replica.run``.
+    """
+
+    def __init__(
+        self,
+        query: Query,
+        plan: str | None,
+        *,
+        servers: str,
+        merge: str,
+        replica: str,
+        options: ReplicaOptions,
+        stop: threading.Event | None = None,
+    ) -> None:
+        self.plan, self.node = query.plan(plan)
+        parse_targets(servers)
+        check_name("merge", merge)
+        check_name("replica", replica)
+        self.servers, self.merge, self.replica, self.options = servers, merge, replica, options
+        self.sources = query.sources_of(self.node)
+        self.query = QueryRun(
+            {self.plan: self.node}, {name: settings_of(source) for name, source in self.sources.items()}
+        )
+        self.promises = derive(self.node)[self.node].promises
+        self.joined_at = NEG_INF
+        self.feeds: list[SourceFeed] = []
+        self.publisher: Publisher | None = None
+        self._writer = ElementWriter(self.node)
+        self._stop = stop or threading.Event()
+        self._wake = threading.Event()
+        self._needed_from = NEG_INF  # the servers' feedback, from the publisher's thread
+        self._forwarded_to = NEG_INF
+        self._step_items = STEP_ITEMS_FIRST
+        self._is_complete = False
+
+    def __enter__(self) -> ReplicaRun:
+        try:
+            self.open()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close(is_failed=kind is not None)
+
+    def open(self) -> None:
+        """Open the sources and connect. Raises UsageError for what does not fit, and what ends the publisher."""
+        by_name = {source.label: source for source in sources_of(self.node)}
+        for name, source in self.sources.items():
+            self.feeds.append(self._opened(by_name[name], source))
+        begins = NEG_INF if self.options.join_at is None else self.options.join_at
+        begins = max(begins, self._right_from())
+        merged = merged_to(self.servers, self.merge, self.options.security)
+        self.joined_at = max(begins, merged)
+        self.publisher = Publisher(
+            self.servers,
+            self.merge,
+            self.replica,
+            properties=self.promises,
+            schema=self.node.schema,
+            role=self.options.role,
+            origin=Origin(join_at=None if self.joined_at == NEG_INF else self.joined_at),
+            on_fast_forward=self._note_feedback,
+            limits=PublisherLimits(give_up_after_s=self.options.give_up_after_s),
+            security=self.options.security,
+        )
+        if merged > NEG_INF:
+            self._fast_forward(merged)
+
+    def run(self) -> bool:
+        """Run until the sources have ended, or the stop; return whether everything was published and merged."""
+        while not self._stop.is_set():
+            self._take_feedback()
+            feed, wait_s = self._next_feed()
+            if feed is not None:
+                self._step(feed)
+            elif all(feed.has_ended for feed in self.feeds):
+                self._publish(self.query.end())
+                self._connected().flush()
+                self._is_complete = True
+                return True
+            elif not self._pass_idle():
+                self._wake.wait(wait_s)
+                self._wake.clear()
+        return False
+
+    def stop(self) -> None:
+        """End the run after its present step. Any thread may call it."""
+        self._stop.set()
+        self._wake.set()
+
+    def close(self, *, is_failed: bool = False) -> None:
+        """Close the sources and leave the merge."""
+        for feed in self.feeds:
+            feed.close()
+        if self.publisher is not None:
+            if is_failed:
+                self.publisher.abort()
+            else:
+                self.publisher.close()
+
+    # The sources.
+
+    def _opened(self, node: SourceNode, source: PhysicalSource) -> SourceFeed:
+        may_skip = source.progress is None or source.progress.is_exact_over_gaps or ORDERED in node.promises
+        context = SourceContext(node.label, node.schema, may_skip, security=self.options.security)
+        reader = source.open(context, opened_at(source, None)[0])
+        return feed_of(node.label, source, reader, None, self._wake)
+
+    def _right_from(self) -> int:
+        """Return from when the result is right, by what the sources have. Waits for those that have to begin."""
+        since: dict[str, int] = {}
+        for feed in self.feeds:
+            found = feed.reader.complete_from()
+            while found is None and not self._stop.is_set():
+                feed.next_release()  # raises what has ended the source
+                self._wake.wait(LOOK_S)
+                found = feed.reader.complete_from()
+            since[feed.name] = NEG_INF if found is None else found
+        begins = right_from(self.node, since)
+        if begins == INF:
+            raise UsageError(
+                f"plan {self.plan!r} needs all of its sources, and one of them was joined later; its result would "
+                "never be right"
+            )
+        return begins
+
+    def _next_feed(self) -> tuple[SourceFeed | None, float]:
+        """Return the source whose next item comes first; None: there is none yet, and how long to wait at most."""
+        found = [(release, at) for at, feed in enumerate(self.feeds) if (release := feed.next_release()) is not None]
+        if not found:
+            return None, LOOK_S
+        release, at = min(found)
+        clock = self.options.clock
+        wait_s = 0.0 if clock is None or release == NEG_INF else clock.seconds_until(release)
+        if wait_s > 0:
+            return None, min(max(wait_s, TICK_S), LOOK_S)
+        return self.feeds[at], 0.0
+
+    def _step(self, feed: SourceFeed) -> None:
+        began_s = time.monotonic()
+        latest = feed.take_latest()
+        if latest is not None:
+            self._publish(self.query.advance(feed.name, latest))
+            return
+        self._publish(self.query.take(feed.name, feed.take(self._step_items, self.options.clock)))
+        part = STEP_S / max(time.monotonic() - began_s, STEP_S / 4)
+        self._step_items = max(1, min(int(self._step_items * part) or 1, STEP_ITEMS_MAX))
+
+    def _pass_idle(self) -> bool:
+        """Let sources that have been silent for long go on without events. Return whether one did."""
+        moved = False
+        for feed in self.feeds:
+            progress = feed.source.progress
+            if progress is None or progress.idle_after_s is None or feed.has_ended or feed.next_release() is not None:
+                continue
+            if time.monotonic() - feed.taken_s < progress.idle_after_s:
+                continue
+            latest = self._clock_now() if progress.idle is IdleRule.CLOCK else self._latest_of_others(feed)
+            if latest is not None and latest > self.query.entrances[feed.name].latest:
+                steps = self.query.advance(feed.name, latest)
+                self._publish(steps)
+                moved = moved or bool(steps)
+        return moved
+
+    def _clock_now(self) -> int:
+        return wall_clock.wall_us() if self.options.clock is None else self.options.clock.now()
+
+    def _latest_of_others(self, idle: SourceFeed) -> int | None:
+        """Return the earliest of the latest starts of the sources that are not idle."""
+        others = [
+            self.query.entrances[feed.name].latest for feed in self.feeds if feed is not idle and not feed.has_ended
+        ]
+        return min(others, default=None)
+
+    # The publisher.
+
+    def _connected(self) -> Publisher:
+        assert self.publisher is not None, "the run was not opened"
+        return self.publisher
+
+    def _publish(self, steps: Iterable[Mapping[str, Delta]]) -> None:
+        batch = self._writer.batch([step[self.plan] for step in steps])
+        if batch.count:
+            self._connected().publish(batch)
+
+    def _note_feedback(self, until: int) -> None:
+        """Store the servers' feedback. Runs in the publisher's thread."""
+        self._needed_from = until
+        self._wake.set()
+
+    def _take_feedback(self) -> None:
+        """Leave out what no server needs any more, if this replica is behind."""
+        until = self._needed_from
+        if until > self._forwarded_to and until > self._connected().inner.outbox.stable_point:
+            self._fast_forward(until)
+
+    def _fast_forward(self, until: int) -> None:
+        """Leave out events that end before ``until`` from here on: the servers, the plan, then the sources."""
+        until = min(until, INF - 1)
+        self._forwarded_to = until
+        self._connected().skip(until)
+        needed = self.query.fast_forward(self.plan, until)
+        for feed in self.feeds:
+            feed.reader.fast_forward(needed[feed.name])
