@@ -53,7 +53,7 @@ RUNS = {"plan 0 alone": (0,), "plan 1 alone": (1,), "merge of both": (0, 1), "me
 
 
 @dataclass(frozen=True)
-class Query:
+class SlowQuery:
     """The source and the function. ``turns``: the numbers of the events at which x changes between small and large."""
 
     count: int
@@ -98,20 +98,20 @@ def round_us() -> float:
     return min(took) / 20_000 * 1e6
 
 
-def query(count: int, batch: tuple[int, int]) -> Query:
+def query(count: int, batch: tuple[int, int]) -> SlowQuery:
     """Return a query with batches of random sizes, drawn again until both plans have about the same work."""
     one_us = round_us()
     for seed in itertools.count():
         random, turns = Random(seed), [0]
         while turns[-1] < count:
             turns.append(turns[-1] + random.randint(*batch))
-        spec = Query(count, tuple(turns[1:]), round(CHEAP_US / one_us), round(EXPENSIVE_US / one_us))
+        spec = SlowQuery(count, tuple(turns[1:]), round(CHEAP_US / one_us), round(EXPENSIVE_US / one_us))
         if abs(2 * sum(spec.x(at) < 1000 for at in range(count)) - count) <= UNEVEN_MAX * count:
             return spec
     raise AssertionError
 
 
-def plan(target: str, which: int, spec: Query, pipe: Connection) -> None:
+def plan(target: str, which: int, spec: SlowQuery, pipe: Connection) -> None:
     """Run the process of one plan. It waits for a message, works, and sends the number of elements it left out."""
     from lmerge import FastForward, Publisher, PublisherLimits
 
@@ -174,7 +174,7 @@ class FeedbackRun:
     left_out: list[int]
 
 
-def run(name: str, spec: Query, expected: list[Event]) -> FeedbackRun:
+def run(name: str, spec: SlowQuery, expected: list[Event]) -> FeedbackRun:
     """Run the plans with one server and one reader, each a process."""
     closing = ("--closing", "any")  # the end of the faster plan is the end
     options = (*closing, "--feedback", str(LAG)) if "feedback" in name else closing

@@ -50,6 +50,7 @@ PANELS: Final = {
     "develop": {
         "replay": ("lmerge.cli.replay", "replay"),
         "tdb": ("lmerge.cli.tdb", "tdb"),
+        "module": ("lmerge.cli.module", "app"),
         "info": ("lmerge.cli.info", "info"),
     },
 }

@@ -1,7 +1,8 @@
-"""``lmerge replica``: run one of the replicas that come with lmerge, in this process.
+"""``lmerge replica``: run a replica in this process: one that comes with lmerge, or a plan of one's own.
 
 Five replicas publish the flights of 2013: three in plain Python, two as queries of PySpark. Each is in a package with a
 ``__main__`` that also runs without this command. This command finds them by their entry points (``replica_programs``).
+A name that ends in ``.py`` or ``.json`` is a file with a query (``query_replica``).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import os
 from datetime import date
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -19,13 +20,22 @@ from lmerge.addresses import DEFAULT_SERVER
 from lmerge.cli.arguments import RoleChoice, RoleOption, Servers
 from lmerge.cli.connection import secured
 from lmerge.cli.measured import measured_later
+from lmerge.cli.plan_options import PlanOptions, QueryPlace, is_query_file, planned
 from lmerge.errors import UsageError
 from lmerge.replica_programs import ReplicaProgram, leave, replica_names, replica_program
 
-app = typer.Typer(no_args_is_help=True, help="Run a replica that comes with lmerge: flights of 2013, replayed.")
+DAYS_PER_SECOND: Final = 5.0
+
+app = typer.Typer(
+    no_args_is_help=True, help="Run a replica: one that comes with lmerge, or a plan of a query of your own."
+)
 
 Name = Annotated[
-    str, typer.Argument(metavar="NAME", help=f"One of {', '.join(replica_names()) or 'those that are installed'}.")
+    str,
+    typer.Argument(
+        metavar="NAME",
+        help=f"A file with a query (.py, .json), or one of {', '.join(replica_names()) or 'those that are installed'}.",
+    ),
 ]
 
 
@@ -39,13 +49,17 @@ def list_replicas() -> None:
 @app.command("run")
 @secured
 @measured_later
+@planned
 def run(
     name: Name,
     server: Servers = DEFAULT_SERVER,
     merge: Annotated[str, typer.Option("--merge", "-m", help="Name of the merge.")] = "flights",
     replica: Annotated[str | None, typer.Option("--replica", "-r", help="Name in the merge; default: NAME.")] = None,
     role: RoleOption = RoleChoice.ACTIVE,
-    speed: Annotated[float, typer.Option(help="Days a second.", min=0.001)] = 5.0,
+    speed: Annotated[
+        float | None,
+        typer.Option(help="Of a replay: days a second (5); of a query: so many times as fast as its times.", min=0.001),
+    ] = None,
     start: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="Start of the replay, in s since 1970; default: now.")
     ] = None,
@@ -53,46 +67,39 @@ def run(
     last: Annotated[str, typer.Option(metavar="DAY", help="Last day of departure, in 2013.")] = "2013-12-31",
     checkpoint: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Spark: the query's checkpoint; without it, it starts anew.", file_okay=False),
+        typer.Option(metavar="DIR", help="Where a query keeps its place; without it, it starts anew.", file_okay=False),
     ] = None,
     *,
+    chosen: PlanOptions,
     metrics: dict[str, str],
     security: Any,
 ) -> None:
-    """Publish the flights of 2013 as one replica, at the pace of a replay clock.
+    """Publish the result of a plan, or the flights of 2013 at the pace of a replay clock, as one replica.
 
-    Example: lmerge replica run spark-append --server h1:7171,h2:7171 --checkpoint /var/lib/flights/a
+    Examples: lmerge replica run query.py --plan eager --merge late --replica a;
+    lmerge replica run spark-append --server h1:7171,h2:7171 --checkpoint /var/lib/flights/a
 
-    Ctrl-C and SIGTERM stop it after its present step; one in Spark resumes from its checkpoint when it is started
-    again. Exit code 0: everything was published.
+    Ctrl-C and SIGTERM stop it after its present step; with a checkpoint it goes on from there when it is started
+    again. Exit code 0: everything was published. 130: it was stopped.
     """
     from lmerge.client.connection.streams import parse_targets
 
     parse_targets(server)  # an error in it is reported before the slow imports
     os.environ.update(metrics)
+    if is_query_file(name):
+        from lmerge.cli.query_replica import run_query
+
+        place = QueryPlace(server, merge, replica or Path(name).stem, role.value, security)
+        leave(run_query(Path(name), chosen, place, speed=speed, start_s=start, checkpoint=checkpoint))
     program = program_of(name, checkpoint)
-    arguments = [
-        *program.arguments,
-        "--server",
-        server,
-        "--merge",
-        merge,
-        "--replica",
-        replica or name,
-        "--role",
-        role.value,
-        "--speed",
-        repr(speed),
-        "--first",
-        day_of(first),
-        "--last",
-        day_of(last),
-        *([] if start is None else ["--start", repr(start)]),
-        *([] if checkpoint is None else ["--checkpoint", str(checkpoint)]),
-        *_security_arguments(security),
-    ]
-    code = import_module(program.module).main(arguments)
-    leave(code)
+    named = {"--server": server, "--merge": merge, "--replica": replica or name, "--role": role.value}
+    named |= {"--speed": repr(speed or DAYS_PER_SECOND), "--first": day_of(first), "--last": day_of(last)}
+    if start is not None:
+        named["--start"] = repr(start)
+    if checkpoint is not None:
+        named["--checkpoint"] = str(checkpoint)
+    options = [text for option, value in named.items() for text in (option, value)]
+    leave(import_module(program.module).main([*program.arguments, *options, *_security_arguments(security)]))
 
 
 def _security_arguments(security: Any) -> list[str]:
@@ -109,7 +116,7 @@ def program_of(name: str, checkpoint: Path | None) -> ReplicaProgram:
     """Return the replica ``name``. Raises UsageError if there is none, or if it has no checkpoint."""
     program = replica_program(name)
     if checkpoint is not None and not program.has_checkpoint:
-        raise UsageError(f"{name} has no checkpoint: --checkpoint is for the replicas in Spark")
+        raise UsageError(f"{name} has no checkpoint: --checkpoint is for queries, and for the replicas in Spark")
     return program
 
 

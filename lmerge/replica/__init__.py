@@ -19,30 +19,57 @@ users, ``lmerge.cli`` and ``lmerge_replicas``. Imports the client and the tempor
 
 from __future__ import annotations
 
-from lmerge.replica.pacing import SharedClock
-from lmerge.replica.query import Query
-from lmerge.replica.replica_run import ReplicaOptions
-from lmerge.replica.run import run
-from lmerge.replica.sources.declared import Progress, after, in_order
-from lmerge.replica.sources.iterables import PythonItems
-from lmerge.replica.sources.line_files import CsvFile, JsonLinesFile
-from lmerge.replica.sources.merge_output import MergeOutput
-from lmerge.replica.sources.parquet import ParquetFile
-from lmerge.replica.sources.sockets import ArrowSocket, JsonLinesSocket
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from lmerge.replica.pacing import ReplayPace, SharedClock
+    from lmerge.replica.query import Query
+    from lmerge.replica.replica_run import ReplicaOptions, ReplicaRun
+    from lmerge.replica.running import run
+    from lmerge.replica.sources.declared import Progress, after, in_order
+    from lmerge.replica.sources.iterables import PythonItems
+    from lmerge.replica.sources.line_files import CsvFile, JsonLinesFile
+    from lmerge.replica.sources.merge_stream import MergeStream
+    from lmerge.replica.sources.parquet import ParquetFile
+    from lmerge.replica.sources.sockets import ArrowSocket, JsonLinesSocket
 
 __all__ = [
     "ArrowSocket",
     "CsvFile",
     "JsonLinesFile",
     "JsonLinesSocket",
-    "MergeOutput",
+    "MergeStream",
+    "ReplayPace",
     "ParquetFile",
     "Progress",
     "PythonItems",
     "Query",
     "ReplicaOptions",
+    "ReplicaRun",
     "SharedClock",
     "after",
     "in_order",
     "run",
 ]
+
+_MODULES: Final = {
+    "pacing": ("ReplayPace", "SharedClock"),
+    "query": ("Query",),
+    "replica_run": ("ReplicaOptions", "ReplicaRun"),
+    "running": ("run",),
+    "sources.declared": ("Progress", "after", "in_order"),
+    "sources.iterables": ("PythonItems",),
+    "sources.line_files": ("CsvFile", "JsonLinesFile"),
+    "sources.merge_stream": ("MergeStream",),
+    "sources.parquet": ("ParquetFile",),
+    "sources.sockets": ("ArrowSocket", "JsonLinesSocket"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a name when it is first used: programs that need ``driven`` alone do not load the rest."""
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -19,7 +19,7 @@ from lmerge.errors import LmergeError, UsageError
 from lmerge.replica.query import Query, checked_plans
 from lmerge.replica.sources.declared import PhysicalSource, declaration
 from lmerge.replica.sources.line_files import CsvFile, JsonLinesFile
-from lmerge.replica.sources.merge_output import MergeOutput
+from lmerge.replica.sources.merge_stream import MergeStream
 from lmerge.replica.sources.parquet import ParquetFile
 from lmerge.replica.sources.sockets import ArrowSocket, JsonLinesSocket
 from lmerge.temporal.plan.json_format import plan_from_json, plan_to_json
@@ -29,7 +29,7 @@ VARIABLE: Final = "query"
 SUFFIXES: Final = (".py", ".json")
 
 _KINDS: Final[Mapping[str, type[PhysicalSource]]] = {
-    source.kind: source for source in (CsvFile, JsonLinesFile, ParquetFile, JsonLinesSocket, ArrowSocket, MergeOutput)
+    source.kind: source for source in (CsvFile, JsonLinesFile, ParquetFile, JsonLinesSocket, ArrowSocket, MergeStream)
 }
 
 

@@ -8,7 +8,7 @@ replica to replica and changes no result.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from lmerge.errors import UsageError
@@ -29,7 +29,7 @@ class Query:
     """
 
     plans: Mapping[str, Stream | PlanNode]
-    sources: Mapping[str, PhysicalSource] = MappingProxyType({})
+    sources: Mapping[str, PhysicalSource] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.plans:

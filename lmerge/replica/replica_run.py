@@ -25,7 +25,7 @@ from lmerge.core.properties import ORDERED
 from lmerge.errors import UsageError
 from lmerge.replica.feeds import SourceFeed, feed_of, opened_at
 from lmerge.replica.joining import merged_to, right_from
-from lmerge.replica.pacing import PaceClock
+from lmerge.replica.pacing import ReplayPace, PaceClock
 from lmerge.replica.query import Query, settings_of, sources_of
 from lmerge.replica.sources.declared import IdleRule, PhysicalSource, SourceContext
 from lmerge.temporal.changes import Delta
@@ -48,13 +48,13 @@ TICK_S: Final = 0.02
 class ReplicaOptions:
     """How a plan runs as a replica.
 
-    ``role``: active, or observe. ``clock``: paces the sources; None: they are read as fast as they can be. ``join_at``:
+    ``role``: active, or observe. ``clock``: paces the sources; None: they are read at full speed. ``join_at``:
     the sources have every event that ends then or later; None: they begin at their beginning. ``security``: how to
     connect. ``give_up_after_s``: seconds without any server after which the run fails; None: never.
     """
 
     role: str = InputRole.ACTIVE.value
-    clock: PaceClock | None = None
+    clock: PaceClock | ReplayPace | None = None
     join_at: int | None = None
     security: Security | None = None
     give_up_after_s: float | None = None
@@ -89,6 +89,7 @@ class ReplicaRun:
         )
         self.promises = derive(self.node)[self.node].promises
         self.joined_at = NEG_INF
+        self.clock: PaceClock | None = None if isinstance(options.clock, ReplayPace) else options.clock
         self.feeds: list[SourceFeed] = []
         self.publisher: Publisher | None = None
         self._writer = ElementWriter(self.node)
@@ -117,6 +118,9 @@ class ReplicaRun:
         by_name = {source.label: source for source in sources_of(self.node)}
         for name, source in self.sources.items():
             self.feeds.append(self._opened(by_name[name], source))
+        if isinstance(self.options.clock, ReplayPace):
+            releases = [release for feed in self.feeds if (release := feed.next_release()) is not None]
+            self.clock = self.options.clock.clock(min(releases, default=wall_clock.wall_us()))
         begins = NEG_INF if self.options.join_at is None else self.options.join_at
         begins = max(begins, self._right_from())
         merged = merged_to(self.servers, self.merge, self.options.security)
@@ -200,7 +204,7 @@ class ReplicaRun:
         if not found:
             return None, LOOK_S
         release, at = min(found)
-        clock = self.options.clock
+        clock = self.clock
         wait_s = 0.0 if clock is None or release == NEG_INF else clock.seconds_until(release)
         if wait_s > 0:
             return None, min(max(wait_s, TICK_S), LOOK_S)
@@ -212,7 +216,7 @@ class ReplicaRun:
         if latest is not None:
             self._publish(self.query.advance(feed.name, latest))
             return
-        self._publish(self.query.take(feed.name, feed.take(self._step_items, self.options.clock)))
+        self._publish(self.query.take(feed.name, feed.take(self._step_items, self.clock)))
         part = STEP_S / max(time.monotonic() - began_s, STEP_S / 4)
         self._step_items = max(1, min(int(self._step_items * part) or 1, STEP_ITEMS_MAX))
 
@@ -233,7 +237,7 @@ class ReplicaRun:
         return moved
 
     def _clock_now(self) -> int:
-        return wall_clock.wall_us() if self.options.clock is None else self.options.clock.now()
+        return wall_clock.wall_us() if self.clock is None else self.clock.now()
 
     def _latest_of_others(self, idle: SourceFeed) -> int | None:
         """Return the earliest of the latest starts of the sources that are not idle."""

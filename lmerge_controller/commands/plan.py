@@ -1,4 +1,7 @@
-"""``lmerge plan``: show what would be done about a merged query, and why, before anything is."""
+"""``lmerge plan``: show what would be done about a merged query, and why, before anything is.
+
+Of a file with plans, ``query.py`` or their JSON, it shows the plans (``lmerge.cli.query_plan``).
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ import typer
 
 from lmerge import terminal
 from lmerge.cli.connection import secured
+from lmerge.cli.query_plan import PlanForm, is_query, show_query
 
 if TYPE_CHECKING:
     from lmerge_controller.model.query import ReplicatedQuery
@@ -24,21 +28,28 @@ CHANGES_CODE: Final = 3
 
 @secured
 def plan(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The description of the query, YAML or JSON.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A description of a merged query, YAML or JSON, or a query.py.")
+    ],
     state: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where lmerge up keeps its state; default: .lmerge here.")
     ] = None,
     check: Annotated[bool, typer.Option("--check", help="Exit code 3 if anything would be done.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Everything, as one JSON object.")] = False,
+    only: Annotated[str | None, typer.Option("--plan", metavar="NAME", help="Of a query.py: this plan alone.")] = None,
+    show: Annotated[PlanForm, typer.Option(help="Of a query.py: how its plans are shown.")] = PlanForm.TREE,
     *,
     security: Any,
 ) -> None:
-    """Show what would be done about a merged query, and why. Changes nothing.
+    """Show what would be done about a merged query, and why; or show the plans of a query.py. Changes nothing.
 
-    Example: lmerge plan examples/flights.yaml
+    Examples: lmerge plan examples/flights.yaml; lmerge plan query.py --show explain
 
-    It reads the file, what `lmerge up` has recorded of the processes here, and how the servers are.
+    Of a merged query it reads the file, what `lmerge up` has recorded of the processes here, and how the servers are.
     """
+    if is_query(file):
+        show_query(file, only, PlanForm.JSON if as_json else show)
+        return
     from lmerge_controller.model.reading import read_query
 
     query = read_query(file)

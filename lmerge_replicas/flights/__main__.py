@@ -1,7 +1,7 @@
 """The process of one replica: ``python -m lmerge_replicas.flights STYLE --server HOST:PORT``.
 
 It reads the raw table, asks the servers how far the merge has come, attaches as a new incarnation that joins there, and
-replays. It keeps nothing on disk: after a SIGKILL the next process does exactly the same. `lmerge_replicas.process`
+replays. It keeps nothing on disk: after a SIGKILL the next process does exactly the same. `lmerge.replica.driven`
 describes how a parent drives it (``--supervised``).
 """
 
@@ -20,20 +20,14 @@ from lmerge.client.connection.security import Security
 from lmerge.client.metrics import asked_metrics
 from lmerge.core.elements import INF, NEG_INF
 from lmerge.errors import LmergeError, ServerGone, UnknownMerge
+from lmerge.replica.driven import LEAVE_S, report_to_parent, stop_on_signals, wait_for_start
 from lmerge.replica_programs import leave
 from lmerge_replicas.flights.replay import FileClock, ReplayClock, first_instant, replay
 from lmerge_replicas.flights.source import Days
 from lmerge_replicas.flights.stream import FlightStream
 from lmerge_replicas.flights.style import STYLES, Style
 from lmerge_replicas.flights.timetable import Timetable
-from lmerge_replicas.process import (
-    LEAVE_S,
-    options_parser,
-    report_to_parent,
-    security_of,
-    stop_on_signals,
-    wait_for_start,
-)
+from lmerge_replicas.process import options_parser, security_of
 
 
 def main(argv: Sequence[str] | None = None) -> int:

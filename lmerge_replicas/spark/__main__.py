@@ -8,7 +8,7 @@ temporary folder and begins anew each time.
     DIR/query                                     Spark's checkpoint, with lmerge's spool
     DIR/spark.log                                 Spark's log
 
-`lmerge_replicas.process` describes how a parent drives it (``--supervised``). It writes ``loaded`` once it has run its
+`lmerge.replica.driven` describes how a parent drives it (``--supervised``). It writes ``loaded`` once it has run its
 first batch, and so has attached to the merge. Exit code: 0 everything was published; 130 it was stopped before; 1 it
 failed; 2 it could not begin.
 """
@@ -31,13 +31,14 @@ from typing import Any, Final
 
 from lmerge.client import Security
 from lmerge.errors import LmergeError, Unavailable, UsageError
+from lmerge.replica.driven import report_to_parent, stop_on_signals, wait_for_start
 from lmerge.replica_programs import leave
 from lmerge.spark.arguments import Running
 from lmerge.spark.sink.watermark import batch_watermark_us
 from lmerge.spark.terminal import own_message
 from lmerge_replicas.flights.replay import ReplayClock, first_instant, write_clock
 from lmerge_replicas.flights.source import Days, data_folder
-from lmerge_replicas.process import options_parser, report_to_parent, security_of, stop_on_signals, wait_for_start
+from lmerge_replicas.process import options_parser, security_of
 from lmerge_replicas.spark.news import final_watermark, read_log, write_log
 from lmerge_replicas.spark.plans import PLANS, publish
 from lmerge_replicas.spark.session import LOG, end_session, errors_into, new_session, news, require_spark, stop_query

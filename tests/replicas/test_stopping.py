@@ -11,8 +11,8 @@ import pytest
 
 PROGRAM = """
 import sys
-from lmerge_replicas import process
-process.LEAVE_S = 0.1
+from lmerge.replica import driven
+driven.LEAVE_S = 0.1
 from lmerge_replicas.flights.__main__ import main
 sys.exit(main(["conservative", "--server", sys.argv[1], "--replica", "a", "--last", "2013-01-02"]))
 """

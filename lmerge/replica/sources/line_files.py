@@ -1,6 +1,6 @@
 """Files of lines: CSV and JSON. A position is a number of bytes, so a restart reads nothing again.
 
-Lines are decoded one by one, so text that is no UTF-8 is an error that names its line.
+NumberedLines are decoded one by one, so text that is no UTF-8 is an error that names its line.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class JsonLinesFile(FileSource):
         return JsonLinesReader(self, context, position)
 
 
-class Lines:
+class NumberedLines:
     """The lines of a stream of bytes as text. ``number``: of the last line; ``read``: bytes up to its end."""
 
     def __init__(self, source: str, stream: IO[bytes], number: int = 0, read: int = 0) -> None:
@@ -104,7 +104,7 @@ class LineReader(SourceReader):
             raise UsageError(f"{self.name} cannot be read: {problem.strerror}") from None
         number, read = position or (0, 0)
         self._file.seek(read)
-        self._lines = Lines(self.name, self._file, number, read)
+        self._lines = NumberedLines(self.name, self._file, number, read)
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield the items of the file, and the end of its stream."""

@@ -1,7 +1,7 @@
 """Sockets: a program that sends JSON lines, or batches of Arrow (IPC), over TCP. The reader connects to it.
 
 The stream ends when the program closes the connection; one that is lost ends the query with an error. A socket cannot
-seek: what was sent while this replica did not read is lost to it, and a run that begins later declares so (``join_at``).
+seek. What was sent while this replica did not read is lost to it: a run that begins later declares ``join_at``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lmerge.errors import InvalidRow, Unavailable, UsageError
 from lmerge.replica.sources.arrow_rows import ArrowRows
 from lmerge.replica.sources.declared import Chunk, Position, RowSource, SourceContext, SourceReader
 from lmerge.replica.sources.json_rows import ElementLines, JsonRows
-from lmerge.replica.sources.line_files import Lines
+from lmerge.replica.sources.line_files import NumberedLines
 from lmerge.replica.sources.row_changes import RowChanges, shape_of
 from lmerge.replica.sources.value_forms import json_value, python_value
 from lmerge.temporal.running import Item
@@ -124,7 +124,7 @@ class JsonSocketReader(SocketReader):
         super().__init__(source, context)
 
     def _batches(self, stream: IO[bytes]) -> Iterator[list[Item]]:
-        lines = Lines(self.name, stream)
+        lines = NumberedLines(self.name, stream)
         for line in lines:
             if line.strip():
                 yield [self._rows.item(line, f"line {lines.number}")[0]]

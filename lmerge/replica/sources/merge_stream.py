@@ -24,7 +24,7 @@ from lmerge.wire.names import check_name, cut_name
 
 
 @dataclass(frozen=True, kw_only=True)
-class MergeOutput(PhysicalSource):
+class MergeStream(PhysicalSource):
     """The merged stream ``merge`` of ``servers``, HOST:PORT,..., with its revisions and stable points."""
 
     kind = "merge"
@@ -44,7 +44,7 @@ class MergeOutput(PhysicalSource):
     def where(self) -> str:
         return f"merge {self.merge} of {self.servers}"
 
-    def moved_to(self, place: str) -> MergeOutput:
+    def moved_to(self, place: str) -> MergeStream:
         return replace(self, servers=place)
 
     def open(self, context: SourceContext, position: Position) -> SourceReader:
@@ -55,7 +55,7 @@ class MergeOutput(PhysicalSource):
 class MergeReader(SourceReader):
     """Reads a subscription."""
 
-    def __init__(self, source: MergeOutput, context: SourceContext, position: Position) -> None:
+    def __init__(self, source: MergeStream, context: SourceContext, position: Position) -> None:
         self._name = f"source {context.name!r} ({source.where})"
         self._schema, self._forms = context.schema, RowForms(context.schema)
         self._gap: SubscriptionGap | None = None

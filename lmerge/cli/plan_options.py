@@ -1,0 +1,82 @@
+"""The options of ``lmerge replica run`` for queries of one's own: a file with plans, and how one of them runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from lmerge.cli.options import Option, with_options
+from lmerge.errors import UsageError
+
+QUERY_SUFFIXES: Final = (".py", ".json")
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """Which plan runs, where its sources are, and how it is driven. ``places``: of sources by name."""
+
+    plan: str | None = None
+    places: dict[str, str] = field(default_factory=dict)
+    join_at: int | None = None
+    is_supervised: bool = False
+
+
+@dataclass(frozen=True)
+class QueryPlace:
+    """Where a plan is published: servers, merge, replica and role, and how to connect."""
+
+    servers: str
+    merge: str
+    replica: str
+    role: str
+    security: Any
+
+
+def _option(help_text: str, *declarations: str, **more: Any) -> Any:
+    return typer.Option(*declarations, help=help_text, rich_help_panel="Queries", **more)
+
+
+_OPTIONS: Final[tuple[Option, ...]] = (
+    ("plan", Annotated[str | None, _option("The plan of the query; needed if it has several.")], None),
+    (
+        "source",
+        Annotated[
+            list[str] | None, _option("Another file or address for a source of the query.", metavar="NAME=PLACE")
+        ],
+        None,
+    ),
+    (
+        "join_at",
+        Annotated[
+            int | None, _option("The sources have every event that ends then or later, and no more.", metavar="TIME")
+        ],
+        None,
+    ),
+    ("supervised", Annotated[bool, _option("Driven by a parent: see lmerge.replica.driven.", "--supervised")], False),
+)
+
+
+def planned(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options to a command. It must take ``chosen``, a PlanOptions."""
+
+    def convert(values: dict[str, Any]) -> PlanOptions:
+        places = dict(_place(text) for text in values["source"] or ())
+        return PlanOptions(values["plan"], places, values["join_at"], is_supervised=values["supervised"])
+
+    return with_options(command, "chosen", _OPTIONS, convert)
+
+
+def is_query_file(name: str) -> bool:
+    """Return whether the name of a replica is that of a file with a query."""
+    return Path(name).suffix in QUERY_SUFFIXES
+
+
+def _place(text: str) -> tuple[str, str]:
+    name, separator, place = text.partition("=")
+    if not name or not separator or not place:
+        raise UsageError(f"--source is {text!r:.80}; it is NAME=PLACE, such as flights=today.csv")
+    return name, place

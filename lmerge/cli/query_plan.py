@@ -1,0 +1,70 @@
+"""The plans of a query, shown: as trees, JSON, a picture, or with what they promise and why.
+
+Called by ``lmerge plan``, which the controller has: there FILE is a query of plans, or the description of a merged one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from lmerge import terminal
+
+if TYPE_CHECKING:
+    from lmerge.replica.query import Query
+
+# What a plan as JSON has, and no other JSON that `lmerge plan` reads.
+_MARK: Final = '"lmerge_plan"'
+_MARK_BYTES_MAX: Final = 4_096
+
+
+class PlanForm(str, Enum):
+    """Values of ``--show``."""
+
+    TREE = "tree"
+    EXPLAIN = "explain"
+    JSON = "json"
+    MERMAID = "mermaid"
+
+
+def is_query(path: Path) -> bool:
+    """Return whether a file has plans, and is no description of a merged query."""
+    if path.suffix == ".py":
+        return True
+    if path.suffix != ".json" or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return _MARK.encode() in file.read(_MARK_BYTES_MAX)
+
+
+def show_query(path: Path, plan: str | None, form: PlanForm) -> None:
+    """Print the plans of a query, or one of them. Raises UsageError, which names the file."""
+    from lmerge.replica.plan_files import query_to_json, read_query_file
+    from lmerge.replica.query import Query, sources_of
+
+    query = read_query_file(path)
+    if plan is not None:
+        name, node = query.plan(plan)
+        read = {source.label for source in sources_of(node)}
+        query = Query({name: node}, {name: source for name, source in query.sources.items() if name in read})
+    if form is PlanForm.JSON:
+        terminal.json_lines(json.dumps(query_to_json(query)) + "\n")
+        return
+    for text in _texts(query, form):
+        terminal.lines(text)
+
+
+def _texts(query: Query, form: PlanForm) -> Iterator[str]:
+    from lmerge.temporal.plan.properties import algorithm_of, explain
+    from lmerge.temporal.plan.showing import mermaid, tree
+
+    if form is PlanForm.MERMAID:
+        yield mermaid(query.nodes)
+        return
+    for at, (name, node) in enumerate(query.nodes.items()):
+        yield f"{'' if at == 0 else chr(10)}{name}: {algorithm_of(node).case.algorithm}\n"
+        text = tree(node) if form is PlanForm.TREE else explain(node)
+        yield "".join(f"    {line}\n" for line in text.splitlines())
