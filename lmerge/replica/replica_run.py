@@ -25,7 +25,7 @@ from lmerge.core.properties import ORDERED
 from lmerge.errors import UsageError
 from lmerge.replica.feeds import SourceFeed, feed_of, opened_at
 from lmerge.replica.joining import merged_to, right_from
-from lmerge.replica.pacing import ReplayPace, PaceClock
+from lmerge.replica.pacing import PaceClock, ReplayPace
 from lmerge.replica.query import Query, settings_of, sources_of
 from lmerge.replica.sources.declared import IdleRule, PhysicalSource, SourceContext
 from lmerge.temporal.changes import Delta
@@ -230,7 +230,7 @@ class ReplicaRun:
             if time.monotonic() - feed.taken_s < progress.idle_after_s:
                 continue
             latest = self._clock_now() if progress.idle is IdleRule.CLOCK else self._latest_of_others(feed)
-            if latest is not None and latest > self.query.entrances[feed.name].latest:
+            if latest is not None and latest > self.query.entrances[feed.name].mark:
                 steps = self.query.advance(feed.name, latest)
                 self._publish(steps)
                 moved = moved or bool(steps)
@@ -242,7 +242,7 @@ class ReplicaRun:
     def _latest_of_others(self, idle: SourceFeed) -> int | None:
         """Return the earliest of the latest starts of the sources that are not idle."""
         others = [
-            self.query.entrances[feed.name].latest for feed in self.feeds if feed is not idle and not feed.has_ended
+            self.query.entrances[feed.name].mark for feed in self.feeds if feed is not idle and not feed.has_ended
         ]
         return min(others, default=None)
 

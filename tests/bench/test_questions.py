@@ -12,7 +12,7 @@ import pytest
 from bench import metrics_cost
 from bench.bursty import bursts, delay_ms
 from bench.congestion import CONGESTED, congested
-from bench.feedback import Query, query
+from bench.feedback import SlowQuery, query
 from bench.rig import wan
 from bench.soak import Slope, slope
 from bench.stale import MEASURES
@@ -53,11 +53,11 @@ def test_a_step_in_the_warm_part_is_no_steady_rise() -> None:
 
 
 @pytest.fixture(scope="module")
-def spec() -> Query:
+def spec() -> SlowQuery:
     return query(20_000, (1_000, 3_000))
 
 
-def test_small_and_large_values_come_by_turns(spec: Query) -> None:
+def test_small_and_large_values_come_by_turns(spec: SlowQuery) -> None:
     starts = (0, *(turn for turn in spec.turns if turn < spec.count))
     assert 6 <= len(starts) <= 21
     for number, start in enumerate(starts):
@@ -66,11 +66,11 @@ def test_small_and_large_values_come_by_turns(spec: Query) -> None:
     assert all(1_000 <= size <= 3_000 for size in sizes)
 
 
-def test_the_plans_are_expensive_where_the_other_is_cheap_and_agree(spec: Query) -> None:
+def test_the_plans_are_expensive_where_the_other_is_cheap_and_agree(spec: SlowQuery) -> None:
     for at in range(0, spec.count, 997):
         x = spec.x(at)
         assert spec.is_expensive(0, x) != spec.is_expensive(1, x)
-        cheap = Query(spec.count, spec.turns, 1, 1)
+        cheap = SlowQuery(spec.count, spec.turns, 1, 1)
         assert cheap.selects(at, x, 0) == cheap.selects(at, x, 1)
     assert spec.expensive_rounds == pytest.approx(9 * spec.cheap_rounds, rel=0.1)
     assert len(spec.expected()) == pytest.approx(0.8 * spec.count, rel=0.05)
