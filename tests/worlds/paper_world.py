@@ -8,6 +8,7 @@ from temporal_world import Item, StreamTable
 
 from lmerge.core.elements import INF, show_time
 from lmerge.temporal.changes import Change, Delta, Lifetime
+from lmerge.temporal.graph import OperatorGraph
 from lmerge.temporal.plan.stream import Stream, source
 from lmerge.temporal.running import QueryRun, collect
 from lmerge.temporal.values import Values
@@ -48,11 +49,15 @@ class PlanTrace:
     def __init__(self, stream: Stream) -> None:
         self._run = QueryRun({"it": stream.node})
         self.table = StreamTable()
-        self.graph = self._run.graph
+
+    @property
+    def graph(self) -> OperatorGraph:
+        """The operators."""
+        return self._run.graph
 
     def give(self, *items: Item, to: str | None = None) -> list[str]:
         """Take items of a source, by default the only one, one by one; return what came out."""
-        name = self._run.plan.sources[0].label if to is None else to
+        name = next(iter(self._run.entrances)) if to is None else to
         found: list[str] = []
         for item in items:
             for step in self._run.take(name, [item]):
@@ -62,7 +67,7 @@ class PlanTrace:
     def give_together(self, *items: Item) -> list[str]:
         """Take items of the only source in as few batches as there can be."""
         found: list[str] = []
-        for step in self._run.take(self._run.plan.sources[0].label, items):
+        for step in self._run.take(next(iter(self._run.entrances)), items):
             found += self._took(step["it"])
         return found
 
@@ -98,8 +103,7 @@ def shown(change: Change) -> str:
 
 def result(stream: Stream, *items: Item) -> list[Lifetime]:
     """Return the table of a plan over all that its only source has."""
-    names_of = [one.label for one in QueryRun({"it": stream.node}).plan.sources]
-    return collect(stream.node, {names_of[0]: list(items)})
+    return collect(stream.node, {next(iter(QueryRun({"it": stream.node}).entrances)): list(items)})
 
 
 def table_of(*events: Lifetime) -> Counter[Lifetime]:

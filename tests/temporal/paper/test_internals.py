@@ -231,10 +231,7 @@ def test_s16_what_goes_through_each_operator_can_be_observed() -> None:
         (place, [shown(one) for delta in read for one in delta.changes], [shown(one) for one in found.changes])
     )
     graph.step([Delta([insert((7, 1), 1, 2), insert((7, 0), 1, 2)])])
-    assert seen == [
-        (1, ["+(7, 1)[1,2)", "+(7, 0)[1,2)"], ["+(7, 1)[1,2)"]),
-        (2, ["+(7, 1)[1,2)"], ["+(1)[0,5)"]),
-    ]
+    assert seen == [(1, ["+(7, 1)[1,2)", "+(7, 0)[1,2)"], ["+(7, 1)[1,2)"]), (2, ["+(7, 1)[1,2)"], ["+(1)[0,5)"])]
 
 
 def test_s2_what_is_not_a_window_is_refused() -> None:

@@ -129,9 +129,7 @@ def test_o9_aggregates_are_exact_and_ignore_missing_values() -> None:
     """O9: 1e100 + 1 - 1e100 is 1; NaN and infinities can be taken back."""
     floats = source("floats", {"x": "float?"})
     run = PlanTrace(
-        floats.tumbling(5).agg(
-            s=aggregate("sum", floats["x"]), n=count(), of=count(floats["x"]), form="eager"
-        )
+        floats.tumbling(5).agg(s=aggregate("sum", floats["x"]), n=count(), of=count(floats["x"]), form="eager")
     )
     run.give(insert(1e100, 1, 2), insert(1.0, 1, 2), insert(-1e100, 1, 2), insert(None, 1, 2))
     assert run.events == [event((1.0, 4, 3), 0, 5)]
