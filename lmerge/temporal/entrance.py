@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lmerge.core.elements import INF, NEG_INF, show_time
+from lmerge.core.properties import INSERT_ONLY, KEY, NOTHING, ORDERED, STRICTLY_ORDERED, Properties, closure
 from lmerge.errors import InputViolation, UsageError
 from lmerge.temporal.changes import Change, Delta, Lifetime
 from lmerge.temporal.open_events import OpenEvents
@@ -53,7 +54,8 @@ class ProgressRule:
 class StreamEntrance:
     """Makes checked batches of a source's changes. ``rule`` None: the source declares its stable points.
 
-    ``has_points``: every event of the source lasts one unit of time. ``dropped`` and ``moved`` count late changes.
+    ``has_points``: every event of the source lasts one unit of time. ``promises``: what the source promises of its
+    stream (IV.G); a plan believes it, so it is checked. ``dropped`` and ``moved`` count late changes.
     """
 
     def __init__(
@@ -63,13 +65,16 @@ class StreamEntrance:
         late: LatePolicy = LatePolicy.FAIL,
         *,
         has_points: bool = False,
+        promises: Properties = NOTHING,
     ) -> None:
         self.name = name
+        self._promises = closure(promises)
         self._has_points = has_points
         self.live = OpenEvents(name)
         self.dropped = self.moved = 0
         self._rule, self._late = rule, late
         self._latest = NEG_INF  # start
+        self._last_start: int | None = None  # of an event that came, where its source promises an order
         self._mark: int | None = None  # moved since the last batch
         self._since_stable = 0  # events
         # What the source takes an event for, and what it is: by the source's (row, vs, ve); None: it was dropped.
@@ -91,9 +96,7 @@ class StreamEntrance:
                         f"source {self.name!r} declares stable({item}), and a rule makes its stable points"
                     )
             else:
-                if self._has_points and item.new - item.vs not in (0, 1):
-                    came = f"this one has [{show_time(item.vs)}, {show_time(item.new)})"
-                    raise InputViolation("no-point", self.name, str(item), "events of one unit of time", came)
+                self._check_promises(item)
                 change = self._admitted(item)
                 if change is not None:
                     self.live.apply(change)
@@ -119,6 +122,7 @@ class StreamEntrance:
         return {
             "live": self.live.state(key),
             "latest": self._latest,
+            "last_start": self._last_start,
             "since_stable": self._since_stable,
             "late": [self.dropped, self.moved],
             "other": [
@@ -131,6 +135,7 @@ class StreamEntrance:
         """Take what ``state`` has returned. The entrance is a new one with the same settings."""
         self.live.restore(state["live"])
         self._latest, self._since_stable = state["latest"], state["since_stable"]
+        self._last_start = state["last_start"]
         self.dropped, self.moved = state["late"]
         self._other = {
             event_of_state(claimed): [None if actual is None else event_of_state(actual) for actual in actuals]
@@ -152,6 +157,34 @@ class StreamEntrance:
             self._move_stable(stable)
         batch = self._batch([], stable if has_moved else None)
         return [] if batch.is_empty else [batch]
+
+    def _check_promises(self, item: Change) -> None:
+        """Raise InputViolation for a change that the source has promised not to make."""
+        promises = self._promises
+        if self._has_points and item.new - item.vs not in (0, 1):
+            came = f"this one has [{show_time(item.vs)}, {show_time(item.new)})"
+            raise InputViolation("no-point", self.name, str(item), "events of one unit of time", came)
+        if not promises:
+            return
+        if not item.is_insert:
+            if INSERT_ONLY in promises:
+                promised, came = "only inserts and stables (insert-only)", "an adjust came"
+                raise self._broken("adjust-not-promised", item, promised, came, INSERT_ONLY)
+            return
+        last = self._last_start
+        if ORDERED in promises:
+            strictly = STRICTLY_ORDERED in promises
+            if last is not None and (item.vs < last or (strictly and item.vs == last)):
+                rule, promise = ("increases", STRICTLY_ORDERED) if strictly else ("does not decrease", ORDERED)
+                came = f"Vs is {show_time(item.vs)} after {show_time(last)}"
+                raise self._broken("out-of-order", item, f"that Vs {rule} ({promise})", came, promise)
+            self._last_start = item.vs
+        if KEY in promises and self.live.ends(item.row, item.vs):
+            promised, came = "that row and Vs are a key (key)", "it already has an event with this row and Vs"
+            raise self._broken("duplicate-key", item, promised, came, KEY)
+
+    def _broken(self, code: str, item: Change, promised: str, came: str, promise: str) -> InputViolation:
+        return InputViolation(code, self.name, str(item), promised, came, property_name=promise)
 
     def _batch(self, changes: list[Change], stable: int | None) -> Delta:
         mark, self._mark = self._mark, None

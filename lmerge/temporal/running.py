@@ -252,7 +252,9 @@ class QueryRun:
         for source in new.sources:
             chosen = self._settings[source.label] = settings.get(source.label, SourceSettings())
             is_point = source.shape is SourceShape.POINT
-            entrance = StreamEntrance(source.label, chosen.rule, chosen.late, has_points=is_point)
+            entrance = StreamEntrance(
+                source.label, chosen.rule, chosen.late, has_points=is_point, promises=source.promises
+            )
             self.entrances[source.label] = entrance
             self.recorders[source.label] = SourceRecorder(self._recorded)
             if self._tables is not None:

@@ -14,6 +14,7 @@ from lmerge.core.elements import INF
 from lmerge.core.merge import Merge
 from lmerge.core.tdb import Tdb
 from lmerge.errors import InputViolation
+from lmerge.temporal.expressions.functions import FunctionRegistry
 from lmerge.temporal.plan.compiling import compile_plan
 from lmerge.temporal.plan.properties import algorithm_of, derive, explain
 from lmerge.temporal.plan.stream import Stream, aggregate, count
@@ -165,3 +166,60 @@ def test_f3_a_plan_goes_on_from_its_snapshot_in_a_new_process() -> None:
             first.step([delta])
         again.restore(first.state())
         assert [first.step([delta]) for delta in batches[at:]] == [again.step([delta]) for delta in batches[at:]]
+
+
+class SlowPlan:
+    """A plan with a function that is slow for some rows, on a clock of its own that its calls move (VI.E.3)."""
+
+    def __init__(self, name: str, slow: int) -> None:
+        self.name, self.clock, self._slow = name, 0, slow
+        functions = FunctionRegistry()
+        made = functions.scalar(["int"], "int", name=f"work_of_{name}")(self._work)
+        self.plan = numbers("insert-only", "ordered").with_columns(b=made(numbers()["b"]))
+        self._run, self._writer = QueryRun({"out": self.plan.node}), ElementWriter(self.plan.node)
+
+    def _work(self, value: int) -> int:
+        self.clock += 20 if value % 2 == self._slow else 1
+        return value
+
+    def publish(self, items: Sequence[Item], merge: Merge) -> None:
+        steps = self._run.take("numbers", items)
+        merge.apply(self.name, self._writer.batch([step["out"] for step in steps]))
+
+    def fast_forward(self, t: int) -> None:
+        self._run.fast_forward("out", t)
+
+    @property
+    def skipped(self) -> int:
+        return sum(step.operator.skipped for step in self._run.graph.steps)
+
+
+def time_until_all_is_merged(slow: Sequence[int], has_feedback: bool, count_of: int = 2000) -> tuple[int, int]:
+    """Return the clock when the merge has the last event, and how many events were left out."""
+    random_, items, part = random.Random(3), list[Item](), 0
+    while len(items) < count_of:
+        items += [insert((0, part), len(items) + at, len(items) + at + 1) for at in range(random_.randint(100, 300))]
+        part += 1
+    merge = Merge()
+    plans = dict.fromkeys((SlowPlan(f"plan{at}", which) for at, which in enumerate(slow)), 0)
+    for plan in plans:
+        merge.attach(plan.name, derive(plan.plan.node)[plan.plan.node].promises)
+    while True:
+        plan = min(plans, key=lambda one: one.clock)
+        at = plans[plan]
+        if has_feedback:
+            plan.fast_forward(merge.stable_point)
+        plan.publish([*items[at : at + 5], min(at + 5, len(items))], merge)
+        plans[plan] += 5
+        if merge.stable_point >= len(items):
+            return plan.clock, sum(one.skipped for one in plans)
+
+
+def test_f2_two_plans_with_feedback_are_as_fast_as_the_faster_one_at_each_moment() -> None:
+    """VI.E.3: 176 s and 163 s alone, 163 s merged, 34 s with feedback; here on clocks that calls move."""
+    alone = [time_until_all_is_merged([which], False)[0] for which in (0, 1)]
+    merged_, skipped_without = time_until_all_is_merged([0, 1], False)
+    forwarded, skipped = time_until_all_is_merged([0, 1], True)
+    assert merged_ > 0.8 * min(alone)
+    assert (skipped_without, skipped > 500) == (0, True)
+    assert min(alone) >= 4 * forwarded

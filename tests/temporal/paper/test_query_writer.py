@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import statistics
+from datetime import datetime, timezone
+from decimal import Decimal
 from fractions import Fraction
 
 import pytest
@@ -19,12 +21,14 @@ from paper_world import PlanTrace, adjust, event, insert, names, numbers, result
 
 from lmerge.core.elements import INF
 from lmerge.errors import LmergeError, UsageError
+from lmerge.temporal.changes import Change
 from lmerge.temporal.errors import ModuleViolation, PlanError
 from lmerge.temporal.expressions.functions import scalar_function
 from lmerge.temporal.expressions.surface import col
 from lmerge.temporal.modules.functions import aggregate as aggregate_of
 from lmerge.temporal.plan.json_format import plan_from_json, plan_to_json
 from lmerge.temporal.plan.stream import Stream, aggregate, count, method_of, module, source
+from lmerge.temporal.row_forms import RowForms
 from lmerge.temporal.running import collect
 
 READINGS = {"id": "int", "value": "int"}
@@ -304,6 +308,16 @@ def test_q22_a_plan_has_no_code_but_names_of_modules_and_functions() -> None:
     assert "threshold_of_paper" in document
     assert '"name": "sum_of_all", "version": 1' in document or '"sum_of_all"' in document
     assert plan_from_json(json.loads(document)) == {"it": plan.node}
+
+
+def test_q23_rows_of_users_become_events_and_events_rows_again() -> None:
+    """2.4 of the description: input adapters make events of external rows, output adapters take them out."""
+    visits = source("visits", {"at": "timestamp", "price": "decimal(2)", "tags": "list<string>"})
+    forms = RowForms(visits.schema)
+    row = {"at": datetime(2013, 1, 1, tzinfo=timezone.utc), "price": Decimal("9.50"), "tags": ["a", "b"]}
+    found = result(visits.where(col.price > 9), Change(forms.values(row), 1, 1, 5))
+    assert [forms.row(one.row) for one in found] == [row]
+    assert forms.of_payload(forms.payload(found[0].row)) == found[0].row
 
 
 def test_q3_a_median_is_exact() -> None:

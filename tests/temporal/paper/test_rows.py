@@ -1,0 +1,38 @@
+"""Every row of the lists has a test with its name: statements of the sources, departures, operators and examples."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+LAST = {"e": 15, "q": 23, "m": 15, "s": 16, "g": 7, "f": 3, "d": 16, "o": 16, "ex": 14}
+"""The last row of each list, by its letter; ``ex``: the numbered examples."""
+
+
+def rows_with_tests() -> set[str]:
+    found = set()
+    for path in Path(__file__).parent.glob("test_*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef):
+                found |= set(re.findall(r"^test_([a-z]+[0-9]+)_", node.name))
+    return found
+
+
+@pytest.mark.parametrize("letter", LAST)
+def test_every_row_has_its_test(letter: str) -> None:
+    found = {row for row in rows_with_tests() if re.fullmatch(rf"{letter}[0-9]+", row)}
+    assert found == {f"{letter}{number}" for number in range(1, LAST[letter] + 1)}
+
+
+def test_every_test_of_a_row_has_its_section_or_its_counterexample() -> None:
+    bare = [
+        node.name
+        for path in Path(__file__).parent.glob("test_*.py")
+        if path.name not in ("test_rows.py", "test_examples.py", "test_departures.py")
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_") and not ast.get_docstring(node)
+    ]
+    assert bare == []
