@@ -129,7 +129,7 @@ def test_e9_changes_below_the_stable_point_are_not(change: Change) -> None:
         run.give(change)
 
 
-def test_e10_final_output_can_be_told_from_speculative() -> None:
+def test_e10_final_output_is_kept_apart_from_speculative() -> None:
     """I, II.C: "an automatic power plant shutdown" acts on what is final. Cleanse releases nothing else."""
     counted = names().snapshot().agg(n=count(), form="eager")
     speculative, final = PlanTrace(counted), PlanTrace(counted.cleanse())
