@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
-from plan_modules import RunningCount
+from plan_modules import StartedSoFar
 
 from lmerge.temporal.modules.functions import aggregate
 from lmerge.temporal.modules.kinds import IncrementalAggregate, TimedAggregate, TimedOperator
@@ -94,7 +94,7 @@ def plain_median(values: list[float]) -> float:
     return statistics.median(values)
 
 
-running_count = method_of(RunningCount)
+running_count = method_of(StartedSoFar)
 my_average = method_of(MyAverage)
 my_time_weighted_average = method_of(MyTimeWeightedAverage)
 followed_by = method_of(FollowedBy)
