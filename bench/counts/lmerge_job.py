@@ -33,7 +33,7 @@ def run(data: Path, variant: str, output: Path | None) -> float:
     began = time.perf_counter()
     form = variant.split(", ")[1]
     counted = source("given", {"key": "string"}).group_by("key").tumbling(WINDOW_MS).agg(n=count(), form=form)
-    running = QueryRun({"counts": counted.node}, {"given": SourceSettings(ProgressRule(delay=DELAY_MS, every=1_000))})
+    running = QueryRun({"counts": counted.node}, {"given": SourceSettings(ProgressRule(delay=DELAY_MS))})
     table = ResultTable()
     for batch in read(data / "rows.arrow").to_batches():
         items: list[Item] = [

@@ -73,6 +73,7 @@ class StreamEntrance:
         self.live = OpenEvents(name)
         self.dropped = self.moved = 0
         self._rule, self._late = rule, late
+        self._stable = NEG_INF  # that of the live events follows it at the end of a batch
         self._latest = NEG_INF  # start
         self._last_start: int | None = None  # of an event that came, where its source promises an order
         self._mark: int | None = None  # moved since the last batch
@@ -81,9 +82,11 @@ class StreamEntrance:
         self._other: dict[Lifetime, list[Lifetime | None]] = {}
 
     def take(self, items: Iterable[Change | int]) -> list[Delta]:
-        """Return the batches of changes and stable points (int) in their order, cut behind each stable point.
+        """Return the batches of changes and stable points (int) in their order.
 
-        Raises InputViolation for what no policy covers: the batches before have not been returned then.
+        They are cut behind each stable point that the source declares. With a rule, all is one batch with the last
+        stable point: what is late is decided change by change, so it does not depend on what is taken at once. Raises
+        InputViolation for what no policy covers: the batches before have not been returned then.
         """
         batches: list[Delta] = []
         changes: list[Change] = []
@@ -104,17 +107,18 @@ class StreamEntrance:
                 if item.vs > self._latest:
                     self._latest = self._mark = item.vs
                 stable = self._due()
-            if stable is not None and stable > self.live.stable:
-                self._move_stable(stable)
-                batches.append(self._batch(changes, stable))
-                changes = []
-        last = self._batch(changes, None)
+            if stable is not None and stable > self._stable:
+                self._stable, self._since_stable = stable, 0
+                if self._rule is None:
+                    batches.append(self._batch(changes))
+                    changes = []
+        last = self._batch(changes)
         return batches if last.is_empty else [*batches, last]
 
     @property
     def mark(self) -> int:
         """The watermark: the latest start that the source has had, or its stable point if that is later."""
-        return max(self._latest, self.live.stable)
+        return max(self._latest, self._stable)
 
     def state(self, key: OrderKey) -> dict[str, Any]:
         """Return what the entrance has to know to go on, as plain values. ``key``: the order of the source's rows."""
@@ -134,6 +138,7 @@ class StreamEntrance:
     def restore(self, state: dict[str, Any]) -> None:
         """Take what ``state`` has returned. The entrance is a new one with the same settings."""
         self.live.restore(state["live"])
+        self._stable = self.live.stable
         self._latest, self._since_stable = state["latest"], state["since_stable"]
         self._last_start = state["last_start"]
         self.dropped, self.moved = state["late"]
@@ -152,10 +157,9 @@ class StreamEntrance:
         if latest > self._latest:
             self._latest = self._mark = latest
         stable = max(NEG_INF, self._latest - self._rule.delay)
-        has_moved = stable > self.live.stable
-        if has_moved:
-            self._move_stable(stable)
-        batch = self._batch([], stable if has_moved else None)
+        if stable > self._stable:
+            self._stable, self._since_stable = stable, 0
+        batch = self._batch([])
         return [] if batch.is_empty else [batch]
 
     def _check_promises(self, item: Change) -> None:
@@ -186,7 +190,11 @@ class StreamEntrance:
     def _broken(self, code: str, item: Change, promised: str, came: str, promise: str) -> InputViolation:
         return InputViolation(code, self.name, str(item), promised, came, property_name=promise)
 
-    def _batch(self, changes: list[Change], stable: int | None) -> Delta:
+    def _batch(self, changes: list[Change]) -> Delta:
+        """Return a batch with the stable point, if it has moved since the last one."""
+        stable = self._stable if self._stable > self.live.stable else None
+        if stable is not None:
+            self._move_stable(stable)
         mark, self._mark = self._mark, None
         return Delta(changes, stable, mark)
 
@@ -197,14 +205,13 @@ class StreamEntrance:
             return None
         self._since_stable += 1
         stable = max(NEG_INF, self._latest - rule.delay)
-        if self._since_stable < rule.events or stable <= self.live.stable:
+        if self._since_stable < rule.events or stable <= self._stable:
             return None
-        if rule.every and self.live.stable != NEG_INF and stable - self.live.stable < rule.every:
+        if rule.every and self._stable != NEG_INF and stable - self._stable < rule.every:
             return None
         return stable
 
     def _move_stable(self, stable: int) -> None:
-        self._since_stable = 0
         if stable == INF:
             # Windows of events without an end stop at the last finite time that the source has had (D13).
             ends = (event.ve for event in self.live if event.ve < INF)
@@ -212,41 +219,51 @@ class StreamEntrance:
             if last > self._latest:
                 self._latest = self._mark = last
         self.live.move_stable(stable)
-        for claimed in [claimed for claimed in self._other if claimed.ve < stable]:
-            del self._other[claimed]
+        for claimed, actuals in list(self._other.items()):
+            left = [actual for actual in actuals if self._matters(claimed, actual)]
+            if left:
+                self._other[claimed] = left
+            else:
+                del self._other[claimed]
 
     # Late changes.
 
     def _admitted(self, change: Change) -> Change | None:
         """Return the change that has the effect of one by the source, or None if it has none."""
-        if self._rule is None or change.new < change.vs:
+        row, vs, old, new = change
+        if self._rule is None or new < vs or (old == vs >= self._stable and new > vs):
             return change
-        claimed = Lifetime(change.row, change.vs, change.old)
+        claimed = Lifetime(row, vs, old)
         actual = None if change.is_insert else self._actual(claimed)
-        is_final = actual is not None and actual.ve < self.live.stable
+        is_final = actual is not None and actual.ve < self._stable
         if is_final:
             actual = None  # what is left of it is a past that nothing changes
-        wish = Lifetime(change.row, change.vs, change.new) if change.new > change.vs else None
+        wish = Lifetime(row, vs, new) if new > vs else None
         goal = self._nearest(actual, wish)
         if goal != wish or is_final:
             self._count_late(change, actual, goal)
-            if wish is not None and goal != wish:
+            if wish is not None and goal != wish and self._matters(wish, goal):
                 self._other.setdefault(wish, []).append(goal)
         return _change_between(actual, goal)
 
+    def _matters(self, claimed: Lifetime, actual: Lifetime | None) -> bool:
+        """Whether a revision of an event of the source has to find what it is: until both are fully frozen."""
+        return claimed.ve >= self._stable or (actual is not None and actual.ve >= self._stable)
+
     def _actual(self, claimed: Lifetime) -> Lifetime | None:
         """Return what became of an event of the source."""
-        others = self._other.get(claimed)
-        if not others:
-            return claimed
-        actual = others.pop()
-        if not others:
-            del self._other[claimed]
-        return actual
+        others = self._other.get(claimed, [])
+        while others:
+            actual = others.pop()
+            if not others:
+                del self._other[claimed]
+            if self._matters(claimed, actual):
+                return actual
+        return claimed
 
     def _nearest(self, actual: Lifetime | None, wish: Lifetime | None) -> Lifetime | None:
         """Return the event nearest to a wish that is legal, given what is there."""
-        stable, moves = self.live.stable, self._late is LatePolicy.MOVE
+        stable, moves = self._stable, self._late is LatePolicy.MOVE
         if actual is None:
             if wish is None or wish.vs >= stable:
                 return wish
@@ -261,7 +278,7 @@ class StreamEntrance:
 
     def _count_late(self, change: Change, actual: Lifetime | None, goal: Lifetime | None) -> None:
         if self._late is LatePolicy.FAIL:
-            promised = f"no change before stable({show_time(self.live.stable)}), by its rule of progress"
+            promised = f"no change before stable({show_time(self._stable)}), by its rule of progress"
             came = f"it changes the table at {show_time(change.sync_time)}"
             raise InputViolation("late", self.name, str(change), promised, came)
         if goal == actual:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Iterable
 
 import msgpack
 import pytest
@@ -66,15 +67,39 @@ def test_changes_at_the_stable_point_are_legal() -> None:
 
 
 def test_the_rule_makes_stable_points_behind_the_latest_start() -> None:
-    rule = ProgressRule(delay=3)
-    stables = [delta.stable for delta in StreamEntrance("s", rule).take([insert(A, t, t + 1) for t in (5, 9, 7, 12)])]
-    assert stables == [2, 6, 9]  # the one at 7 moves nothing
-    every = [
-        delta.stable for delta in StreamEntrance("s", ProgressRule(every=4)).take([insert(A, t, 99) for t in range(9)])
-    ]
-    assert every == [0, 4, 8]
-    events = StreamEntrance("s", ProgressRule(events=3)).take([insert(A, t, 99) for t in range(7)])
-    assert [(len(delta.changes), delta.stable) for delta in events] == [(3, 2), (3, 5), (1, None)]
+    assert stables_of(ProgressRule(delay=3), (5, 9, 7, 12)) == [2, 6, None, 9]  # the one at 7 moves nothing
+    assert stables_of(ProgressRule(every=4), range(9)) == [0, None, None, None, 4, None, None, None, 8]
+    assert stables_of(ProgressRule(events=3), range(7)) == [None, None, 2, None, None, 5, None]
+
+
+def stables_of(rule: ProgressRule, starts: Iterable[int]) -> list[int | None]:
+    """Return the stable point behind each event, taken one by one."""
+    entrance = StreamEntrance("s", rule)
+    return [entrance.take([insert(A, t, 99)])[0].stable for t in starts]
+
+
+@pytest.mark.parametrize("late", [LatePolicy.DROP, LatePolicy.MOVE])
+def test_what_a_rule_does_depends_on_no_cut(late: LatePolicy) -> None:
+    """Taken at once, changes are one batch with the last stable point, and the same of them are late."""
+    counts = 0
+    for seed in range(300):
+        random_ = random.Random(seed)
+        changes = [item for item in random_stream(random_, 25) if not isinstance(item, int)]
+        rule = ProgressRule(delay=random_.choice((0, 2, 5)), every=random_.choice((0, 3)))
+        single, whole, found = StreamEntrance("s", rule, late), StreamEntrance("s", rule, late), StreamTable()
+        apart = [delta for change in changes for delta in single.take([change])]
+        together = whole.take(changes)
+        assert len(together) == 1
+        whole.live.check()
+        found.apply(together[0])
+        expected = StreamTable()
+        for delta in apart:
+            expected.apply(delta)
+        assert (found.events, found.stable) == (expected.events, expected.stable)
+        assert (whole.dropped, whole.moved, whole.mark) == (single.dropped, single.moved, single.mark)
+        assert whole.state(tuple) == single.state(tuple)
+        counts += whole.dropped + whole.moved
+    assert counts > 100
 
 
 def test_a_source_with_a_rule_declares_its_end_alone() -> None:

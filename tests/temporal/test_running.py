@@ -152,5 +152,5 @@ def test_a_source_of_points_has_nothing_else() -> None:
     assert collect(points.node, {"points": kept}) == [Lifetime((0,), 1, 2)]
     run = QueryRun({"result": points.node})
     for wrong in (Change((0,), 1, 1, 3), Change((0,), 1, 1, INF)):
-        with pytest.raises(InputViolation, match="'points' broke its promise .no-point.*events of one unit of time"):
+        with pytest.raises(InputViolation, match=r"'points' broke its promise .no-point.*events of one unit of time"):
             run.take("points", [wrong])
