@@ -42,7 +42,7 @@ def as_float(operand: TypedNode) -> TypedNode:
     if isinstance(operand.code, Constant):
         value = operand.code.value
         return TypedNode(operand.node, column, (), Constant(None if value is None else float(value)))
-    return TypedNode(operand.node, column, (operand,), Strict("float({0})"))
+    return TypedNode(operand.node, column, (operand,), Strict("float({0})", operation="cast"))
 
 
 def cast_to(operand: TypedNode, target: Column, *, is_strict: bool) -> TypedNode:
@@ -57,7 +57,8 @@ def cast_to(operand: TypedNode, target: Column, *, is_strict: bool) -> TypedNode
         except ValueError:
             pass  # an error of the row, if a row needs it
     bindings = (("run", _convert if is_strict else _convert_or_null), ("convert", convert), ("target", plain))
-    code = Strict("{run}({0}, {convert}, {target}, {site})", bindings)
+    text = "{run}({0}, {convert}, {target}, {site})"
+    code = Strict(text, bindings, operation="cast" if is_strict else "cast_or_null")
     return TypedNode(operand.node, column, (operand,), code)
 
 

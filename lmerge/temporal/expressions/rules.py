@@ -84,13 +84,14 @@ class Request:
         if result.type == "float" and after == CANONICAL_NAN:
             bindings = (*bindings, ("nan", NAN))
         nullable = can_be_null or any(operand.nullable for operand in inputs)
-        return TypedNode(self.node, with_null(result, nullable), inputs, Strict(text, bindings, after))
+        code = Strict(text, bindings, after, self.node.name)
+        return TypedNode(self.node, with_null(result, nullable), inputs, code)
 
     def lenient(
         self, result: Column, text: str, bindings: Bindings = (), operands: tuple[TypedNode, ...] | None = None
     ) -> TypedNode:
         """Return the node of an operation that gets NULL as None. ``result`` has the nullability."""
-        return self.of_code(result, Lenient(text, bindings), operands)
+        return self.of_code(result, Lenient(text, bindings, self.node.name), operands)
 
     def of_code(self, result: Column, code: Code, operands: tuple[TypedNode, ...] | None = None) -> TypedNode:
         """Return the node of an operation with code of its own. ``result`` has the nullability."""

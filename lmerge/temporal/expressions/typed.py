@@ -11,7 +11,7 @@ Casts that are not written are nodes here. Each node has one kind of code:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from lmerge.temporal.expressions.printing import shown
@@ -68,12 +68,14 @@ class Constant:
 class Strict:
     """A Python expression with ``{0}``, ``{1}`` for operands, ``{name}`` for ``bindings`` and ``{site}``.
 
-    ``after``: a statement that checks or corrects the result ``{t}``.
+    ``after``: a statement that checks or corrects the result ``{t}``. ``operation``: the name of what the text computes,
+    for evaluators that do not run Python.
     """
 
     text: str
     bindings: Bindings = ()
     after: str = ""
+    operation: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,7 @@ class Lenient:
 
     text: str
     bindings: Bindings = ()
+    operation: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

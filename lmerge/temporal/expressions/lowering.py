@@ -1,0 +1,116 @@
+"""Typed trees as a list of nodes, for evaluators that do not run Python: ``native/temporal/src/expressions``.
+
+The rules of types exist here only. What is handed over has a type for each node, casts that are not written among
+them. Each node stands behind its operands, and equal nodes are one, so that each is evaluated once (E22).
+
+A call of a user's function runs Python. Expressions that have one are not handed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeAlias
+
+from lmerge.temporal.expressions.times import UNITS
+from lmerge.temporal.expressions.tree import Operation
+from lmerge.temporal.expressions.typed import (
+    Constant,
+    FirstPresent,
+    FirstTrue,
+    FunctionCall,
+    Junction,
+    Lenient,
+    LoadColumn,
+    Strict,
+    TypedNode,
+)
+from lmerge.temporal.expressions.typing_rules import NESTED, with_null
+from lmerge.wire.schema import Column
+
+LoweredNode: TypeAlias = tuple[str, Column, tuple[int, ...], Any]
+"""An operation, the type of its values, the numbers of its operands, and what else it needs: the value of a constant,
+the values of ``is_in``, an index, a number of digits, characters, or microseconds."""
+
+
+@dataclass(slots=True)
+class LoweredTrees:
+    """``nodes``: each behind its operands. ``roots``: for each tree the number of its node."""
+
+    nodes: list[LoweredNode] = field(default_factory=list)
+    roots: list[int] = field(default_factory=list)
+
+
+def lowered(trees: Sequence[TypedNode]) -> LoweredTrees | None:
+    """Return the nodes of typed trees, or None if one of them calls a user's function."""
+    lowering = _Lowering()
+    try:
+        lowering.trees.roots.extend(map(lowering.number, trees))
+    except _NotLowered:
+        return None
+    return lowering.trees
+
+
+class _NotLowered(Exception):
+    """A node runs Python."""
+
+
+class _Lowering:
+    def __init__(self) -> None:
+        self.trees = LoweredTrees()
+        self._numbers: dict[Any, int] = {}
+        self._of_object: dict[int, int] = {}  # id of a TypedNode, which lives as long as the tree
+
+    def number(self, typed: TypedNode) -> int:
+        """Return the number of a node."""
+        found = self._of_object.get(id(typed))
+        if found is None:
+            operands = tuple(map(self.number, typed.operands))
+            key = (typed.code, _evaluated_type(typed), operands)
+            found = self._numbers.get(key)
+            if found is None:
+                found = self._numbers[key] = len(self.trees.nodes)
+                operation, detail = _operation(typed)
+                self.trees.nodes.append((operation, typed.column, operands, detail))
+            self._of_object[id(typed)] = found
+        return found
+
+
+def _evaluated_type(typed: TypedNode) -> Column:
+    """Return what of a node's type makes a difference to its values, or to their form in columns."""
+    column = with_null(typed.column, True)
+    is_cast = isinstance(typed.code, Strict) and typed.code.operation.startswith("cast")
+    return column if is_cast or column.type in NESTED else replace(column, round_digits=None)
+
+
+_OWN_FORMS: Final = {FirstTrue: "case", FirstPresent: "coalesce"}
+
+
+def _operation(typed: TypedNode) -> tuple[str, Any]:
+    """Return the name of a node's operation, and what else it needs."""
+    code = typed.code
+    if isinstance(code, LoadColumn):
+        return "column", code.index
+    if isinstance(code, Constant):
+        return "constant", code.value
+    if isinstance(code, Junction):
+        return ("and" if code.is_all else "or"), None
+    if isinstance(code, FunctionCall):
+        raise _NotLowered
+    if isinstance(code, Strict | Lenient):
+        return code.operation, _detail(typed, code)
+    return _OWN_FORMS[type(code)], None
+
+
+def _detail(typed: TypedNode, code: Strict | Lenient) -> Any:
+    node, bindings = typed.node, dict(code.bindings)
+    name = code.operation
+    if name == "is_in":
+        return list(bindings.get("values", ()))
+    if name == "field":
+        return bindings["index"]
+    if name in ("round", "trim", "truncate"):
+        assert isinstance(node, Operation)
+        (parameter,) = (value for _, value in node.parameters)
+        return UNITS[str(parameter)] if name == "truncate" else parameter
+    return None
