@@ -1,6 +1,6 @@
 """The native core, built from native/python. It is absent where there was no cargo at installation."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, final
 
 from lmerge.core.batch import Batch, Row
@@ -352,11 +352,21 @@ class ColumnBatch:
 
 @final
 class Expressions:
-    """Expressions for the rows of one schema."""
+    """The expressions of one operator, for rows of one schema. Equal parts of them are evaluated once a batch."""
 
-    @staticmethod
-    def of_columns(form: ColumnForm, places: Sequence[int]) -> Expressions:
-        """Return the columns at these places. Raises IndexError."""
+    def __init__(
+        self,
+        form: ColumnForm,
+        nodes: Sequence[tuple[str, tuple[Any, ...], Sequence[int], Any]],
+        roots: Sequence[int],
+        evaluate: Callable[[tuple[Any, ...]], Any],
+    ) -> None:
+        """Make them of lowered nodes (``lmerge.temporal.expressions.lowering``). Raises ValueError.
+
+        ``evaluate``: the same in Python, for a row; it raises the error of a row that has one.
+        """
+    def evaluate(self, batch: ColumnBatch) -> ColumnBatch:
+        """Return the batch with their values as rows. Raises the error of the first row that has one."""
 
 @final
 class TemporalOperator:

@@ -29,9 +29,10 @@ class NativePrecheck:
 
 def declared(schema: Schema) -> list[DeclaredColumn]:
     """Return the columns in the form that the core takes."""
-    return [_declared(column) for column in schema.columns]
+    return [declared_column(column) for column in schema.columns]
 
 
-def _declared(column: Column) -> DeclaredColumn:
-    children = [_declared(child) for child in column.children]
+def declared_column(column: Column) -> DeclaredColumn:
+    """Return one column in the form that the core takes."""
+    children = [declared_column(child) for child in column.children]
     return column.name, column.type, column.nullable, column.round_digits, column.scale, children

@@ -9,7 +9,7 @@ A call of a user's function runs Python. Expressions that have one are not hande
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from lmerge.temporal.expressions.times import UNITS
@@ -66,21 +66,28 @@ class _Lowering:
         found = self._of_object.get(id(typed))
         if found is None:
             operands = tuple(map(self.number, typed.operands))
-            key = (typed.code, _evaluated_type(typed), operands)
+            column = _evaluated_type(typed)
+            key = (typed.code, _distinguished(column), operands)
             found = self._numbers.get(key)
             if found is None:
                 found = self._numbers[key] = len(self.trees.nodes)
                 operation, detail = _operation(typed)
-                self.trees.nodes.append((operation, typed.column, operands, detail))
+                self.trees.nodes.append((operation, column, operands, detail))
             self._of_object[id(typed)] = found
         return found
 
 
 def _evaluated_type(typed: TypedNode) -> Column:
-    """Return what of a node's type makes a difference to its values, or to their form in columns."""
-    column = with_null(typed.column, True)
-    is_cast = isinstance(typed.code, Strict) and typed.code.operation.startswith("cast")
-    return column if is_cast or column.type in NESTED else replace(column, round_digits=None)
+    """Return the type of the values that a node computes. That of its place can have less: no declared digits."""
+    column, code = typed.column, typed.code
+    if isinstance(code, Strict):
+        column = with_null(dict(code.bindings).get("target", column), column.nullable)
+    return column
+
+
+def _distinguished(column: Column) -> Column:
+    """Return what of a type makes a difference to the values, or to their form in columns."""
+    return column if column.type in NESTED else Column("", column.type, scale=column.scale)
 
 
 _OWN_FORMS: Final = {FirstTrue: "case", FirstPresent: "coalesce"}

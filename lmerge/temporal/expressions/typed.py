@@ -68,8 +68,8 @@ class Constant:
 class Strict:
     """A Python expression with ``{0}``, ``{1}`` for operands, ``{name}`` for ``bindings`` and ``{site}``.
 
-    ``after``: a statement that checks or corrects the result ``{t}``. ``operation``: the name of what the text computes,
-    for evaluators that do not run Python.
+    ``after``: a statement that checks or corrects the result ``{t}``. ``operation``: the name of what it computes, for
+    evaluators that do not run Python.
     """
 
     text: str

@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from lmerge._native import Expressions
-from lmerge.temporal.expressions.properties import plain_column
-from lmerge.temporal.expressions.tree import Node
+from lmerge.temporal.native.expressions import native_expressions
 from lmerge.temporal.native.step import NativeStep, column_form
 from lmerge.temporal.operators.edges import SampleTies
 from lmerge.temporal.operators.join import JoinKind
@@ -19,7 +18,6 @@ from lmerge.temporal.plan.joins import AsOfJoinNode, JoinNode, PairingNode
 from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.plan.shaping import CleanseNode, CoalesceNode, EdgesNode
 from lmerge.temporal.plan.spans import FilterNode, LifetimeNode, SelectNode, SpanNode, UnionNode
-from lmerge.wire.schema import Schema
 
 Description: TypeAlias = "dict[str, Any]"
 
@@ -48,10 +46,10 @@ def _part(node: PlanNode) -> tuple[str, Any, Any] | None:
     if isinstance(node, LifetimeNode):
         return node.alteration, node.amount, None
     if isinstance(node, FilterNode):
-        predicate = _expressions([node.predicate], node.input_schema)
+        predicate = native_expressions(node.bound, node.input_schema)
         return None if predicate is None else ("keep", predicate, None)
     if isinstance(node, SelectNode):
-        columns = _expressions([column for _, column in node.columns], node.input_schema)
+        columns = native_expressions(node.bound, node.input_schema)
         return None if columns is None else ("map", columns, column_form(node.schema))
     return None
 
@@ -65,8 +63,8 @@ def _join(node: JoinNode) -> Description | None:
     if keys is None:
         return None
     predicate = None
-    if node.predicate is not None:
-        predicate = _expressions([node.predicate], node.pairs)
+    if node.bound_predicate is not None:
+        predicate = native_expressions(node.bound_predicate, node.pairs)
         if predicate is None:
             return None
     how = JoinKind(node.how)
@@ -79,7 +77,7 @@ def _as_of(node: AsOfJoinNode) -> Description | None:
 
 
 def _edges(node: EdgesNode) -> Description | None:
-    by = _expressions(node.by, node.input_schema) if node.by else None
+    by = native_expressions(node.bound_by, node.input_schema) if node.by else None
     if by is None and node.by:
         return None
     return {"kind": "edges", "by": by, "refuses_ties": node.ties is SampleTies.ERROR, "lasts": node.lasts}
@@ -97,17 +95,9 @@ def _keys(node: PairingNode) -> list[Expressions | None] | None:
     """Return the keys of both sides, each None where every row has the same; None if they run in Python."""
     if not node.keys:
         return [None, None]
-    left = _expressions([left for left, _ in node.keys], node.reads[0].schema)
-    right = _expressions([right for _, right in node.keys], node.reads[1].schema)
+    reads = zip(node.bound_keys, node.reads, strict=True)
+    left, right = (native_expressions(bound, read.schema) for bound, read in reads)
     return None if left is None or right is None else [left, right]
-
-
-def _expressions(nodes: Sequence[Node], schema: Schema) -> Expressions | None:
-    """Return expressions over the rows of a schema, or None if they run in Python."""
-    names = [plain_column(node) for node in nodes]
-    if None in names:
-        return None
-    return Expressions.of_columns(column_form(schema), [schema.names.index(str(name)) for name in names])
 
 
 _DESCRIBERS: Final[Mapping[type[PlanNode], Callable[[Any], Description | None]]] = {

@@ -1,51 +1,153 @@
-//! Expressions for native operators.
+//! Expressions, with Python as their host: `lmerge/temporal/expressions/lowering.py` makes the nodes.
 
 use std::sync::Arc;
 
-use arrow_array::ArrayRef;
-use lmerge_temporal::expressions as native;
+use arrow_array::{Array, ArrayRef};
+use lmerge_temporal::batch::Batch;
+use lmerge_temporal::expressions::{self as native, Host, Lowered, Operation};
 use lmerge_temporal::failure::Failure;
-use pyo3::exceptions::{PyIndexError, PyValueError};
+use lmerge_temporal::{Column, RowSchema};
+use pyo3::exceptions::{PyAssertionError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::{PyList, PyString, PyTuple};
 
-use super::batch::ColumnForm;
+use super::batch::{ColumnBatch, ColumnForm};
+use super::failure::raised;
+use super::values::{columns_of, rows_of};
+use crate::core::guarded;
+use crate::rows::column_of;
 
-/// Expressions for the rows of one schema.
+/// The operation, the type, the operands and what else a node needs: `LoweredNode` in Python.
+type LoweredNode<'py> = (String, Bound<'py, PyAny>, Vec<usize>, Bound<'py, PyAny>);
+
+/// The expressions of one operator, for rows of one schema. Equal parts of them are evaluated once.
 #[pyclass(frozen, module = "lmerge._native")]
 pub struct Expressions(pub Arc<native::Expressions>);
 
 #[pymethods]
 impl Expressions {
-    /// The values of the columns at these places.
-    #[staticmethod]
-    fn of_columns(form: &ColumnForm, places: Vec<usize>) -> PyResult<Expressions> {
-        let columns = &form.0.columns;
-        let node = |&place: &usize| {
-            let column = columns.get(place).ok_or_else(|| PyIndexError::new_err(place))?;
-            let operation = native::Operation::Load(place);
-            Ok(native::Lowered {
-                operation,
-                column: column.clone(),
-                operands: Vec::new(),
-            })
-        };
-        let nodes = places.iter().map(node).collect::<PyResult<Vec<_>>>()?;
-        let roots = (0..nodes.len()).collect();
-        let bound = native::Expressions::bind(nodes, roots, Arc::new(Plain)).map_err(PyValueError::new_err)?;
-        Ok(Expressions(Arc::new(bound)))
+    /// `evaluate`: the same expressions in Python, for the messages of errors.
+    #[new]
+    fn new(
+        form: &ColumnForm,
+        nodes: Vec<LoweredNode<'_>>,
+        roots: Vec<usize>,
+        evaluate: Bound<'_, PyAny>,
+    ) -> PyResult<Expressions> {
+        let py = evaluate.py();
+        let columns = form.0.columns.clone();
+        let host = Arc::new(PythonHost {
+            columns,
+            evaluate: evaluate.unbind(),
+        });
+        let mut lowered: Vec<Lowered> = Vec::with_capacity(nodes.len());
+        for node in nodes {
+            let node = lowered_of(py, node, &lowered)?;
+            lowered.push(node);
+        }
+        // Constants are evaluated here, which can call Python.
+        let bound = guarded(py, move || native::Expressions::bind(lowered, roots, host))?;
+        bound
+            .map(|bound| Expressions(Arc::new(bound)))
+            .map_err(PyValueError::new_err)
+    }
+
+    /// The batch with the values of the expressions as rows.
+    fn evaluate(&self, py: Python<'_>, batch: &ColumnBatch) -> PyResult<ColumnBatch> {
+        let (expressions, batch) = (&self.0, batch.0.clone());
+        let values = guarded(py, || expressions.evaluate(&batch.columns, batch.len()))?;
+        let columns = values.map_err(|error| raised(py, error.failure))?;
+        let named = expressions.columns().enumerate().map(|(at, column)| Column {
+            name: at.to_string(),
+            ..column.clone()
+        });
+        let schema = Arc::new(RowSchema {
+            columns: named.collect(),
+        });
+        Ok(ColumnBatch(Batch {
+            schema,
+            columns,
+            ..batch
+        }))
     }
 }
 
-/// Columns have no failures and no cases.
-#[derive(Debug)]
-struct Plain;
+fn lowered_of(py: Python<'_>, node: LoweredNode<'_>, earlier: &[Lowered]) -> PyResult<Lowered> {
+    let (name, column, operands, detail) = node;
+    let column = column_of(&column)?;
+    let operation = match name.as_str() {
+        "column" => Operation::Load(detail.extract()?),
+        "constant" => Operation::Constant(array_of(py, &column, vec![detail])?),
+        "is_in" => {
+            let operand = operands.first().and_then(|&operand| earlier.get(operand));
+            let operand = operand.ok_or_else(|| PyValueError::new_err("is_in has no operand"))?;
+            Operation::IsIn(array_of(
+                py,
+                &operand.column,
+                detail.cast::<PyList>()?.iter().collect(),
+            )?)
+        }
+        "field" => Operation::Field(detail.extract()?),
+        "round" => Operation::Round(detail.extract()?),
+        "trim" => Operation::Trim(detail.extract()?),
+        "truncate" => Operation::Truncate(detail.extract()?),
+        "cast" => Operation::Cast { is_strict: true },
+        "cast_or_null" => Operation::Cast { is_strict: false },
+        name => {
+            let unknown = || PyValueError::new_err(format!("there is no native operation {name:?}"));
+            Operation::named(name).ok_or_else(unknown)?
+        }
+    };
+    Ok(Lowered {
+        operation,
+        column,
+        operands,
+    })
+}
 
-impl native::Host for Plain {
-    fn failure(&self, _columns: &[ArrayRef], _row: usize) -> Failure {
-        unreachable!("a column has all of its values")
+fn array_of<'py>(py: Python<'py>, column: &Column, values: Vec<Bound<'py, PyAny>>) -> PyResult<ArrayRef> {
+    let rows: Vec<_> = values
+        .into_iter()
+        .map(|value| PyTuple::new(py, [value]))
+        .collect::<PyResult<_>>()?;
+    let mut arrays = columns_of(std::slice::from_ref(column), &rows)?;
+    Ok(arrays.remove(0))
+}
+
+/// Python, which makes messages and changes the case of texts.
+#[derive(Debug)]
+struct PythonHost {
+    columns: Vec<Column>,
+    evaluate: Py<PyAny>,
+}
+
+impl PythonHost {
+    /// The exception that the evaluation of a row raises.
+    fn raised_for(&self, py: Python<'_>, columns: &[ArrayRef], row: usize) -> PyResult<PyErr> {
+        let cells: Vec<_> = columns.iter().map(|column| column.slice(row, 1)).collect();
+        let rows = rows_of(py, &self.columns, &cells, 1)?;
+        Ok(match self.evaluate.bind(py).call1((&rows[0],)) {
+            Err(error) => error,
+            Ok(value) => {
+                let text = format!("the native expression fails for {}, which is {value}", rows[0]);
+                PyAssertionError::new_err(text)
+            }
+        })
+    }
+}
+
+impl Host for PythonHost {
+    fn failure(&self, columns: &[ArrayRef], row: usize) -> Failure {
+        let raised = Python::attach(|py| self.raised_for(py, columns, row).unwrap_or_else(|error| error));
+        Failure::Python(Box::new(raised))
     }
 
-    fn cased(&self, _texts: &[&str], _to_upper: bool) -> Result<Vec<String>, Failure> {
-        unreachable!("a column is not computed")
+    fn cased(&self, texts: &[&str], to_upper: bool) -> Result<Vec<String>, Failure> {
+        let method = if to_upper { "upper" } else { "lower" };
+        let cased = |py: Python<'_>| {
+            let one = |text: &&str| PyString::new(py, text).call_method0(method)?.extract();
+            texts.iter().map(one).collect::<PyResult<_>>()
+        };
+        Python::attach(cased).map_err(|error| Failure::Python(Box::new(error)))
     }
 }

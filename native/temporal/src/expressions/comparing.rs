@@ -122,39 +122,35 @@ pub fn is_in(frame: Frame<'_>, values: &ArrayRef) -> Value {
 
 /// The least or the greatest operand that is not NULL.
 pub fn extreme(operands: &[Value], rows: usize, column: &Column, is_least: bool) -> Value {
-    let is_scalar = operands.iter().all(|operand| operand.is_scalar);
-    let len = if is_scalar { 1 } else { rows };
     let comparison = if is_least {
         Comparison::Less
     } else {
         Comparison::Greater
     };
-    let mut found = Value {
-        errors: None,
-        ..operands[0].clone()
-    };
-    let mut errors = operands[0].spread_errors(len);
+    let mut found = operands[0].clone();
     for next in &operands[1..] {
-        errors = union(errors, next.spread_errors(len));
-        let better = match (next.spread_nulls(len), found.spread_nulls(len)) {
-            (next_nulls, found_nulls) if next_nulls.is_some() || found_nulls.is_some() => {
-                let order = order_of(&next.array, &found.array);
-                let at = |value: &Value, row| if value.is_scalar { 0 } else { row };
-                BooleanBuffer::collect_bool(len, |row| {
-                    let is_missing = |nulls: &Option<arrow_buffer::NullBuffer>| {
-                        nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
-                    };
-                    match (is_missing(&next_nulls), is_missing(&found_nulls)) {
-                        (true, _) => false,
-                        (_, true) => true,
-                        _ => comparison.holds(order(at(next, row), at(&found, row))),
-                    }
-                })
-            }
-            _ => of_operands(comparison, next, &found, len),
+        let is_scalar = found.is_scalar && next.is_scalar;
+        let len = if is_scalar { 1 } else { rows };
+        let errors = union(found.spread_errors(len), next.spread_errors(len));
+        let better = is_better(comparison, next, &found, len);
+        found = Value {
+            is_scalar,
+            errors,
+            ..selected(&better, next, &found, len, column)
         };
-        found = selected(&better, next, &found, len, column);
-        found.is_scalar = is_scalar;
     }
-    Value { errors, ..found }
+    found
+}
+
+/// The rows in which `next` is there, and `found` is missing or compares so with it.
+fn is_better(comparison: Comparison, next: &Value, found: &Value, len: usize) -> BooleanBuffer {
+    // Where one is NULL, the comparison is of any value.
+    let mut better = of_operands(comparison, next, found, len);
+    if let Some(nulls) = found.spread_nulls(len) {
+        better = &better | &!nulls.inner();
+    }
+    match next.spread_nulls(len) {
+        Some(nulls) => &better & nulls.inner(),
+        None => better,
+    }
 }

@@ -215,7 +215,7 @@ impl<'a> Evaluation<'a> {
         let (mut errors, mut open) = (None, BooleanBuffer::new_set(self.len));
         let mut operands: Vec<(BooleanBuffer, Value)> = Vec::new();
         for &operand in &node.operands {
-            if !open.has_true() {
+            if !operands.is_empty() && !open.has_true() {
                 break;
             }
             let value = self.value(operand)?;
