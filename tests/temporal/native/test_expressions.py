@@ -183,7 +183,8 @@ TEXTS = (
 def changed(rng: Random, text: str) -> str:
     """Return text with another character, or one less, or one more."""
     at = rng.randint(0, len(text))
-    return text[:at] + rng.choice(("", *"0159.-+:eTZ \u00e9")) + text[at + rng.randint(0, 1) :]
+    letters: tuple[str, ...] = ("", *"0159.-+:eTZ \u00e9")
+    return text[:at] + rng.choice(letters) + text[at + rng.randint(0, 1) :]
 
 
 @pytest.mark.parametrize("first", range(-720_000, 2_934_000, 522_000))
