@@ -23,11 +23,21 @@ Observer: TypeAlias = Callable[[int, Sequence[Delta], Delta], None]
 """What is called for each step that computes something: its place, what it has read, and what came out."""
 
 
+class StepCounters:
+    """What a step has done: ``batches`` that it took, the changes in them (``taken``), and those that came out."""
+
+    __slots__ = ("batches", "emitted", "taken")
+
+    def __init__(self) -> None:
+        self.batches = self.taken = self.emitted = 0
+
+
 class GraphStep(NamedTuple):
     """An operator and what it reads: places of sources and of earlier steps, which follow the sources."""
 
     operator: PlanOperator
     reads: tuple[int, ...]
+    counters: StepCounters | None = None
 
 
 class OperatorGraph:
@@ -72,7 +82,7 @@ class OperatorGraph:
 
     def _advance(self, deltas: Sequence[AnyDelta]) -> _Streams:
         streams = _Streams(deltas)
-        for place, (operator, reads) in enumerate(self.steps, self.sources):
+        for place, (operator, reads, counters) in enumerate(self.steps, self.sources):
             found: AnyDelta = NOTHING_CHANGES
             if not (self.failures and self._has_failed(place, reads)):
                 try:
@@ -80,6 +90,10 @@ class OperatorGraph:
                 except LmergeError as error:
                     self.failures[place] = error
                 else:
+                    if found is not NOTHING_CHANGES and counters is not None:
+                        counters.batches += 1
+                        counters.taken += sum(map(streams.changes, reads))
+                        counters.emitted += _changes(found)
                     if self.observer is not None and found is not NOTHING_CHANGES:
                         self.observer(place, [streams.rows(source) for source in reads], as_rows(found))
             streams.batches.append(found)
@@ -93,7 +107,7 @@ class OperatorGraph:
         for place, needed in zip(self.outputs, self._needed, strict=True):
             asked[place].append(needed)
         for at in range(len(self.steps) - 1, -1, -1):
-            operator, reads = self.steps[at]
+            operator, reads, _ = self.steps[at]
             least = min(asked[self.sources + at], default=NEG_INF)
             upstream = [NEG_INF] * len(reads) if least == NEG_INF else operator.fast_forward(least)
             for place, needed in zip(reads, upstream, strict=True):
@@ -125,7 +139,7 @@ class OperatorGraph:
         """Note the error of a step with all that read it."""
         if not self.failures:
             return
-        for place, (_, reads) in enumerate(self.steps, self.sources):
+        for place, (_, reads, _) in enumerate(self.steps, self.sources):
             failed = next((self.failures[source] for source in reads if source in self.failures), None)
             if failed is not None:
                 self.failures.setdefault(place, failed)
@@ -138,6 +152,10 @@ def stepped(operator: PlanOperator, read: Sequence[Delta]) -> Delta:
     marks = [delta.mark for delta in read if delta.mark is not None]
     found = operator.step(read)
     return found._replace(mark=operator.mark_of(max(marks))) if marks else found
+
+
+def _changes(batch: AnyDelta) -> int:
+    return len(batch.changes if isinstance(batch, Delta) else batch)
 
 
 class _Streams:
@@ -156,6 +174,10 @@ class _Streams:
         marks = [batch.mark for batch in read if batch.mark is not None]
         found = operator.step_columns([self.columns(operator, at, place) for at, place in enumerate(reads)])
         return found.marked(operator.mark_of(max(marks))) if marks else found
+
+    def changes(self, place: int) -> int:
+        """Return how many changes a batch has."""
+        return _changes(self.batches[place])
 
     def rows(self, place: int) -> Delta:
         """Return a batch as rows."""

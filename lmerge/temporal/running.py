@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from lmerge.core.elements import INF, NEG_INF
+from lmerge.core.engines.selection import PYTHON
 from lmerge.errors import LmergeError, UsageError
 from lmerge.temporal.changes import NOTHING_CHANGES, Delta, Lifetime
 from lmerge.temporal.entrance import StreamEntrance
@@ -54,6 +55,7 @@ class QueryRun:
 
     ``outputs``: the results of the first query, ``name``, by their names; ``settings``: of its sources by name.
     ``attachable``: further queries can be attached, for which the live events of every stream are kept.
+    ``implementation``: of the operators, a name in ``selection.ENGINES``. Snapshots are the same in both.
     ``only``: ``final`` for results that are final, each one once, instead of all with their revisions.
     ``recorded``: how many events of each source are kept for ``why``, beside those that live.
     ``resume``: a snapshot of a run of this query, to go on where it was taken, with all queries that were attached;
@@ -71,6 +73,7 @@ class QueryRun:
         *,
         name: str = MAIN,
         attachable: bool = False,
+        implementation: str = PYTHON,
         recorded: int = 0,
         only: Emitted | str = Emitted.ALL,
         resume: Mapping[str, Any] | None = None,
@@ -87,11 +90,11 @@ class QueryRun:
         self._finals: dict[str, FinalOperator] | None = (
             {} if choice_of(Emitted, only, "what a run emits") is Emitted.FINAL else None
         )
-        self._recorded = recorded
+        self._recorded, self._implementation = recorded, implementation
         self.recorders: dict[str, SourceRecorder] = {}
         self._steps = 0
         if resume is None:
-            self._enter(name, outputs, self._parts.missing(list(outputs.values()), {}), settings or {})
+            self._enter(name, outputs, self._parts.missing(list(outputs.values()), {}, implementation), settings or {})
             return
         try:
             self._go_on(resume, name, outputs, settings or {})
@@ -202,7 +205,7 @@ class QueryRun:
             if isinstance(node, SourceNode) and self._has_ended(node):
                 raise PlanError(f"query {name!r:.64}: source {node.label!r:.64} has ended, so no event of it is left")
         begins = self._beginnings()
-        new = self._parts.missing(list(outputs.values()), begins)
+        new = self._parts.missing(list(outputs.values()), begins, self._implementation)
         first = self._first_batches(new)
         begins |= {part.result: part.opening.begins for part in new.parts}
         begins |= dict.fromkeys(new.sources, FROM_THE_START)
@@ -393,11 +396,10 @@ class QueryRun:
         data: bytes,
         outputs: Mapping[str, PlanNode],
         settings: Mapping[str, SourceSettings] | None = None,
-        *,
-        name: str = MAIN,
+        **options: Any,
     ) -> QueryRun:
-        """Return the run of the bytes of ``dump``. Raises as the class does with ``resume``."""
-        return cls(outputs, settings, name=name, resume=load_snapshot(data))
+        """Return the run of the bytes of ``dump``; ``options``: of the class. Raises as it does with ``resume``."""
+        return cls(outputs, settings, resume=load_snapshot(data), **options)
 
     def _go_on(
         self,
@@ -417,7 +419,7 @@ class QueryRun:
         check_same_settings(were, settings)
         order = in_order([node for results in queries.values() for node in results.values()])
         sources = {node.label: node for node in order if isinstance(node, SourceNode)}
-        parts = tuple(restored_part(fields, order) for fields in snapshot["parts"])
+        parts = tuple(restored_part(fields, order, self._implementation) for fields in snapshot["parts"])
         self._tables = None if snapshot["tables"] is None else {}
         self._finals = None if snapshot["finals"] is None else {}
         first = next(iter(queries))

@@ -27,10 +27,11 @@ class PlanOperator(ABC):
     """An operator that runs. ``stable``: of its output.
 
     ``name`` is that of its node in the plan, for messages and metrics. ``fast_forwarded``: its consumer needs no event
-    that ends before it.
+    that ends before it. ``purged``: how many events it has dropped for that reason.
     """
 
     inputs: int = 1
+    purged: int = 0
 
     def __init__(self, name: str, key: OrderKey) -> None:
         self.name = name

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from lmerge.core.elements import NEG_INF
 from lmerge.temporal.errors import PlanError
-from lmerge.temporal.graph import GraphStep, OperatorGraph
+from lmerge.temporal.graph import GraphStep, OperatorGraph, StepCounters
 from lmerge.temporal.operators.operator import PlanOperator
 from lmerge.temporal.operators.since import SinceOperator
 from lmerge.temporal.plan.beginnings import FROM_THE_START, Opening, StreamBeginning, opening
@@ -25,6 +25,7 @@ class RunPart:
     nodes: tuple[PlanNode, ...]
     opening: Opening
     operator: PlanOperator
+    counters: StepCounters = field(default_factory=StepCounters, compare=False)
 
     @property
     def result(self) -> PlanNode:
@@ -50,17 +51,17 @@ class RunPart:
         return StreamBeginning(max(t, gone), by_end)
 
 
-def new_part(name: str, nodes: tuple[PlanNode, ...], begun: Opening) -> RunPart:
-    """Return a part with a new operator."""
-    operator = step_operator(name, nodes)
+def new_part(name: str, nodes: tuple[PlanNode, ...], begun: Opening, implementation: str) -> RunPart:
+    """Return a part with a new operator. ``implementation``: as in ``CompiledPlan.graph``."""
+    operator = step_operator(name, nodes, implementation)
     return RunPart(name, nodes, begun, operator if begun.since == NEG_INF else SinceOperator(operator, begun.since))
 
 
-def restored_part(fields: Mapping[str, Any], order: Sequence[PlanNode]) -> RunPart:
+def restored_part(fields: Mapping[str, Any], order: Sequence[PlanNode], implementation: str) -> RunPart:
     """Return the part of ``RunPart.fields``. ``order``: the nodes of the plan by their places."""
     t, by_end, since = fields["opening"]
     nodes = tuple(order[place] for place in fields["nodes"])
-    part = new_part(fields["name"], nodes, Opening(StreamBeginning(t, by_end), since))
+    part = new_part(fields["name"], nodes, Opening(StreamBeginning(t, by_end), since), implementation)
     part.operator.restore(fields["state"])
     return part
 
@@ -81,10 +82,14 @@ class RunParts:
     def graph(self, outputs: Sequence[PlanNode], needed: Sequence[int]) -> OperatorGraph:
         """Return a graph of the operators, with their states. ``needed``: the feedback of the outputs."""
         places = self.places
-        steps = [GraphStep(part.operator, tuple(places[read] for read in part.reads)) for part in self.parts]
+        steps = [
+            GraphStep(part.operator, tuple(places[read] for read in part.reads), part.counters) for part in self.parts
+        ]
         return OperatorGraph(len(self.sources), steps, [places[output] for output in outputs], needed)
 
-    def missing(self, outputs: Sequence[PlanNode], begins: Mapping[PlanNode, StreamBeginning]) -> RunParts:
+    def missing(
+        self, outputs: Sequence[PlanNode], begins: Mapping[PlanNode, StreamBeginning], implementation: str
+    ) -> RunParts:
         """Return what results need that is not here, new. ``begins``: of the streams that are here.
 
         Raises PlanError for another source of a name that is taken, and for an operator that cannot begin.
@@ -105,7 +110,7 @@ class RunParts:
                 found = opening(node, inputs)
                 inputs = [found.begins]
             begun[nodes[-1]] = found.begins
-            parts.append(new_part(name, nodes, found))
+            parts.append(new_part(name, nodes, found, implementation))
         return RunParts(tuple(sources), tuple(parts))
 
     def needed_for(self, outputs: Sequence[PlanNode]) -> RunParts:
