@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         var_pop,
         var_samp,
     )
-    from lmerge.temporal.plan.grouped import aggregate, count, module
+    from lmerge.temporal.plan.grouped import aggregate, count, method_of, module
     from lmerge.temporal.plan.stream import DAY, HOUR, MINUTE, SECOND, Stream, source
 
 __all__ = [
@@ -60,6 +60,7 @@ __all__ = [
     "lit",
     "max",
     "median",
+    "method_of",
     "min",
     "mode",
     "module",
@@ -76,7 +77,7 @@ __all__ = [
 
 _PLACES: Final = {
     "expressions.surface": ("col", "concat", "greatest", "least", "lit", "when"),
-    "plan.grouped": ("aggregate", "count", "module"),
+    "plan.grouped": ("aggregate", "count", "method_of", "module"),
     "plan.stream": ("DAY", "HOUR", "MINUTE", "SECOND", "Stream", "source"),
 }
 _AGGREGATING: Final = "plan.aggregating"
