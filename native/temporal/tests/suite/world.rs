@@ -1,0 +1,296 @@
+//! Random legal streams of small rows, the tables that they mean, and the judge of an operator.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{Array, ArrayRef, Int64Array};
+use fastrand::Rng;
+use lmerge_temporal::batch::Batch;
+use lmerge_temporal::expressions::{Expressions, Host, Lowered, Operation};
+use lmerge_temporal::failure::Failure;
+use lmerge_temporal::operator::Operator;
+use lmerge_temporal::operators::row_keys::KeyOf;
+use lmerge_temporal::rows::{RowForm, SharedForm};
+use lmerge_temporal::{Column, INF, Kind, NEG_INF, RowSchema};
+
+/// A row of integers; None is a missing value.
+pub type Row = Vec<Option<i64>>;
+
+/// A row, its start and its end.
+pub type Event = (Row, i64, i64);
+
+/// A row, its start, its end before and its end after.
+pub type Change = (Row, i64, i64, i64);
+
+/// A multiset of events.
+pub type Table = BTreeMap<Event, i64>;
+
+pub fn schema(columns: usize) -> Arc<RowSchema> {
+    let column = |at| Column {
+        name: format!("c{at}"),
+        kind: Kind::Int,
+        nullable: true,
+    };
+    Arc::new(RowSchema {
+        columns: (0..columns).map(column).collect(),
+    })
+}
+
+pub fn form(columns: usize) -> SharedForm {
+    Arc::new(RowForm::new(&schema(columns)))
+}
+
+/// The first column as a key of rows.
+pub fn first_column(columns: usize) -> KeyOf {
+    KeyOf::new(Some(Arc::new(columns_of(columns, &[0]))))
+}
+
+#[derive(Debug)]
+struct NoHost;
+
+impl Host for NoHost {
+    fn failure(&self, _columns: &[ArrayRef], _row: usize) -> Failure {
+        unreachable!("columns have their values")
+    }
+
+    fn cased(&self, _texts: &[&str], _to_upper: bool) -> Result<Vec<String>, Failure> {
+        unreachable!("nothing has cases")
+    }
+}
+
+pub fn columns_of(columns: usize, places: &[usize]) -> Expressions {
+    let schema = schema(columns);
+    let node = |&place: &usize| Lowered {
+        operation: Operation::Load(place),
+        column: schema.columns[place].clone(),
+        operands: Vec::new(),
+    };
+    Expressions::bind(
+        places.iter().map(node).collect(),
+        (0..places.len()).collect(),
+        Arc::new(NoHost),
+    )
+    .unwrap()
+}
+
+/// A batch of changes of rows with `columns` columns.
+pub fn batch(columns: usize, changes: &[Change], stable: Option<i64>) -> Batch {
+    let column = |at: usize| Arc::new(changes.iter().map(|change| change.0[at]).collect::<Int64Array>()) as ArrayRef;
+    Batch {
+        schema: schema(columns),
+        columns: (0..columns).map(column).collect(),
+        vs: changes.iter().map(|change| change.1).collect(),
+        old: changes.iter().map(|change| change.2).collect(),
+        new: changes.iter().map(|change| change.3).collect(),
+        stable,
+        mark: None,
+    }
+}
+
+pub fn changes(batch: &Batch) -> Vec<Change> {
+    let value =
+        |column: &ArrayRef, at: usize| (!column.is_null(at)).then(|| column.as_primitive::<Int64Type>().value(at));
+    let row = |at: usize| batch.columns.iter().map(|column| value(column, at)).collect();
+    (0..batch.len())
+        .map(|at| (row(at), batch.vs[at], batch.old[at], batch.new[at]))
+        .collect()
+}
+
+/// Random batches of a legal stream: disorder, revisions, removals, duplicates, ends at infinity, and stables that meet
+/// the next change exactly. Some streams end.
+pub fn random_stream(rng: &mut Rng, rows: &[Row]) -> Vec<(Vec<Change>, Option<i64>)> {
+    let (mut live, mut stable): (Vec<Event>, i64) = (Vec::new(), NEG_INF);
+    let mut batches = Vec::new();
+    let mut batch = Vec::new();
+    for _ in 0..rng.usize(4..24) {
+        match rng.u8(0..10) {
+            0..5 => {
+                let vs = rng.i64(-8..16).max(stable);
+                let ve = if rng.u8(0..10) == 0 {
+                    INF
+                } else {
+                    vs + [1, 1, 2, 3, 5, 9][rng.usize(0..6)]
+                };
+                let row = rows[rng.usize(0..rows.len())].clone();
+                live.push((row.clone(), vs, ve));
+                batch.push((row, vs, vs, ve));
+            }
+            5..8 => {
+                let Some(at) = (0..live.len()).find(|&at| live[at].2 >= stable && rng.bool()) else {
+                    continue;
+                };
+                let (row, vs, ve) = live.swap_remove(at);
+                let first = vs.max(stable);
+                let new = [first, first + 1, first + rng.i64(0..8), INF][rng.usize(0..4)];
+                if new > vs {
+                    live.push((row.clone(), vs, new));
+                }
+                if new != ve {
+                    batch.push((row, vs, ve, new));
+                }
+            }
+            _ => {
+                let mut times = vec![rng.i64(-8..20)];
+                times.extend(live.iter().flat_map(|event| [event.1, event.2]).filter(|&t| t < INF));
+                let t = times[rng.usize(0..times.len())];
+                if t > stable {
+                    stable = t;
+                    batches.push((std::mem::take(&mut batch), Some(t)));
+                }
+            }
+        }
+        if rng.bool() && !batch.is_empty() {
+            batches.push((std::mem::take(&mut batch), None));
+        }
+    }
+    let end = rng.bool().then_some(INF);
+    batches.push((batch, end));
+    batches
+}
+
+/// The table of a stream, and its stable point. Panics at a change that is not legal.
+#[derive(Clone)]
+pub struct StreamTable {
+    pub events: Table,
+    pub stable: i64,
+}
+
+impl StreamTable {
+    pub fn new() -> StreamTable {
+        StreamTable {
+            events: Table::new(),
+            stable: NEG_INF,
+        }
+    }
+
+    pub fn apply(&mut self, changes: &[Change], stable: Option<i64>) {
+        for (row, vs, old, new) in changes {
+            assert_ne!(old, new, "a change changes nothing");
+            assert!(
+                *old.min(new) >= self.stable.max(*vs),
+                "a change lies below the stable point {}",
+                self.stable
+            );
+            if old > vs {
+                let event = (row.clone(), *vs, *old);
+                let count = self
+                    .events
+                    .get_mut(&event)
+                    .expect("a change of an event that is not there");
+                *count -= 1;
+                if *count == 0 {
+                    self.events.remove(&event);
+                }
+            }
+            if new > vs {
+                *self.events.entry((row.clone(), *vs, *new)).or_insert(0) += 1;
+            }
+        }
+        if let Some(stable) = stable {
+            assert!(stable > self.stable, "a stable that does not move");
+            self.stable = stable;
+        }
+    }
+
+    /// Each event as often as it is there.
+    pub fn each(&self) -> impl Iterator<Item = &Event> {
+        self.events
+            .iter()
+            .flat_map(|(event, &count)| std::iter::repeat_n(event, count as usize))
+    }
+}
+
+/// An operator with the definition of its output: the table and the stable point for the tables of its inputs.
+pub struct Case<'a> {
+    pub columns: usize,
+    pub rows: &'a [&'a [Row]],
+    pub make: &'a dyn Fn() -> Box<dyn Operator>,
+    pub definition: &'a dyn Fn(&[StreamTable]) -> (Table, i64),
+}
+
+/// Run the operator over random streams, with restored twins; without feedback, then with it.
+pub fn judge(case: &Case<'_>) {
+    for seed in 0..300 {
+        run(case, &mut Rng::with_seed(seed), false);
+        run(case, &mut Rng::with_seed(seed), true);
+    }
+}
+
+fn run(case: &Case<'_>, rng: &mut Rng, has_feedback: bool) {
+    let mut operator = (case.make)();
+    let mut inputs: Vec<StreamTable> = case.rows.iter().map(|_| StreamTable::new()).collect();
+    let mut streams: Vec<_> = case
+        .rows
+        .iter()
+        .map(|rows| random_stream(rng, rows).into_iter().peekable())
+        .collect();
+    let (mut output, mut needed) = (StreamTable::new(), NEG_INF);
+    while streams.iter_mut().any(|stream| stream.peek().is_some()) {
+        let mut taken = Vec::new();
+        for (at, stream) in streams.iter_mut().enumerate() {
+            let (changes, stable) = if rng.bool() {
+                stream.next().unwrap_or_default()
+            } else {
+                Default::default()
+            };
+            inputs[at].apply(&changes, stable);
+            taken.push(batch(case.columns, &changes, stable));
+        }
+        if rng.u8(0..4) == 0 {
+            let mut twin = (case.make)();
+            twin.restore(&operator.state()).unwrap();
+            assert_eq!(twin.state(), operator.state());
+            operator = twin;
+        }
+        let found = operator.step(&taken).unwrap();
+        operator.check();
+        let emitted = changes(&found);
+        assert!(is_in_order(&emitted), "the output is not in order: {emitted:?}");
+        output.apply(&emitted, found.stable);
+        let (table, stable) = (case.definition)(&inputs);
+        if has_feedback {
+            let wanted = |table: &Table| -> Table {
+                table
+                    .iter()
+                    .filter(|(event, _)| event.2 >= needed)
+                    .map(|(event, &count)| (event.clone(), count))
+                    .collect()
+            };
+            assert_eq!(wanted(&output.events), wanted(&table));
+            if rng.u8(0..4) == 0 {
+                needed = needed.max(rng.i64(-4..14));
+                operator.fast_forward(needed);
+                operator.check();
+            }
+        } else {
+            assert_eq!(output.events, table);
+            assert_eq!(output.stable, stable);
+        }
+    }
+    if inputs.iter().all(|input| input.stable == INF) {
+        assert_eq!(operator.live(), 0, "state is left behind the end");
+    }
+}
+
+/// Whether adjusts come first, then inserts, each by start, row and ends; None behind all values.
+fn is_in_order(changes: &[Change]) -> bool {
+    changes.is_sorted_by_key(|(row, vs, old, new)| {
+        let row: Vec<(bool, i64)> = row.iter().map(|value| (value.is_none(), value.unwrap_or(0))).collect();
+        (old == vs, *vs, row, *old, *new)
+    })
+}
+
+/// The least stable point of the inputs.
+pub fn least(inputs: &[StreamTable]) -> i64 {
+    inputs.iter().map(|input| input.stable).min().unwrap()
+}
+
+pub fn counted(events: impl IntoIterator<Item = Event>) -> Table {
+    let mut table = Table::new();
+    for event in events.into_iter().filter(|event| event.1 < event.2) {
+        *table.entry(event).or_insert(0) += 1;
+    }
+    table
+}
