@@ -75,3 +75,24 @@ def test_as_of_joins_are_the_same(how: str, within: int | None) -> None:
 def test_as_of_joins_leave_out_missing_keys() -> None:
     left, right = stream_of("others").select("b"), stream_of("ints").select(b=col.a)
     run_streams(range(100), left.as_of(right, "b", how="left"), right.as_of(left, "b", how="left"), items=30)
+
+
+def test_the_first_row_that_fails_fails_in_both() -> None:
+    """A row goes through the whole chain before the next one: the predicate fails for a=1, the columns for k=1."""
+    chain = stream_of("ints").where(col.a + (2**63 - 1) >= 0).select(z=(col.k + (2**63 - 1)) // 2, k=col.k)
+    run_streams(SEEDS, chain)
+    run_streams(SEEDS, stream_of("ints").select(z=col.k * (2**62) * 2).where(col.z > 1).select(y=-col.z))
+
+
+@pytest.mark.parametrize("how", list(JoinKind))
+def test_predicates_of_joins_are_the_same(how: JoinKind) -> None:
+    one, other = stream_of("ints"), stream_of("others")
+    run_streams(range(80), one.join(other, "k", where=col.a < col.b, how=how), items=30)
+    run_streams(range(40), one.join(other, where=col.a + col.b + (2**63 - 8) > 0, how=how), items=30)
+
+
+def test_keys_that_fail_are_the_same() -> None:
+    one, other = stream_of("ints").select("a", k=col.k + 1), stream_of("others")
+    keyed = one.select("a", k=col.k * (2**62))
+    run_streams(SEEDS, keyed.join(other.select("b", k=col.k * (2**62)), "k", how="left"))
+    run_streams(SEEDS, one.edges("k"), one.join(other, "k", pairs_max=20))
