@@ -117,7 +117,11 @@ QUERIES: dict[str, Callable[[], Stream]] = {
     "groups-apart": lambda: numbers().hopping(6, 3).apply(by_key()),
     "time-bound": lambda: numbers().tumbling(5).apply(by_key(), form="settled"),
     "merge-filters": lambda: numbers().where(col.a > 0).where(col.b > 1),
-    "join-order": lambda: numbers().join(numbers("others"), "a").join(numbers("third"), {"b_right": "b"}, suffix="_3"),
+    "join-order": lambda: (
+        numbers()
+        .join(numbers("others"), "a", where=col.b <= col.b_right)
+        .join(numbers("third"), {"b_right": "b"}, where=col.a_right == col.a_3, suffix="_3")
+    ),
     "join-sides": lambda: numbers().join(numbers("a"), "a", where=col.b < col.b_right, how="left"),
     "form-eager": lambda: numbers().snapshot().agg(n=count()),
 }
@@ -179,6 +183,23 @@ def test_a_conjunct_that_can_fail_stays_behind_the_one_that_guards_it() -> None:
     assert rewrite(guarded.node)[1] == ()
     turned = numbers().select("a", c=col.b + 1).where((lit(10) // col.a > 0) & (col.c > 0))
     assert [one.name for one in rewrite(turned.node)[1]] == ["filter-below-select"]
+
+
+def test_a_merged_filter_guards_as_before() -> None:
+    twice = numbers().where(col.a > 0).where(lit(10) // col.a > 0)
+    assert rewrite(twice.node)[0].shown == "filter (col.a > 0) & (10 // col.a > 0)"
+
+
+class Pairs(ByKey):
+    """As ``ByKey``, with the same columns, and declares nothing."""
+
+    name = "pairs_of_rows"
+    properties = Properties(reads=("start", "window"))
+
+
+def test_a_filter_by_a_column_that_is_not_declared_stays() -> None:
+    query = numbers().tumbling(5).apply(method_of(Pairs)()).where(col.a > 0)
+    assert rewrite(query.node) == (query.node, ())
 
 
 def test_what_several_read_is_computed_once_and_stays() -> None:

@@ -1,4 +1,4 @@
-"""What windows promise (IV.G, D15, D16, G1 to G7), by window, form, groups, timestamps and module: every run keeps it."""
+"""What windows promise (IV.G, D15, D16, G1 to G7), by window, form, groups, stamps and module: every run keeps it."""
 
 from __future__ import annotations
 
