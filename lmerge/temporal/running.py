@@ -20,12 +20,15 @@ from lmerge.temporal.graph import stepped
 from lmerge.temporal.operators.final import FinalOperator
 from lmerge.temporal.plan.beginnings import FROM_THE_START, StreamBeginning
 from lmerge.temporal.plan.compiling import in_order
+from lmerge.temporal.plan.drawing import mime_bundle, svg
 from lmerge.temporal.plan.grouped import choice_of
 from lmerge.temporal.plan.json_format import plan_from_json, plan_to_json
 from lmerge.temporal.plan.nodes import PlanNode
+from lmerge.temporal.plan.showing import mermaid, trees
 from lmerge.temporal.plan.sources import SourceNode, SourceShape
 from lmerge.temporal.runs.causes import why
 from lmerge.temporal.runs.parts import RunPart, RunParts, restored_part
+from lmerge.temporal.runs.pictures import part_notes, source_notes
 from lmerge.temporal.runs.place_tables import PlaceTable
 from lmerge.temporal.runs.recording import SourceRecorder
 from lmerge.temporal.runs.results import ElementWriter, Emitted, ResultTable
@@ -345,6 +348,29 @@ class QueryRun:
         if output not in results:
             raise UsageError(f"there is no result {output!r:.64} in the run; there are {', '.join(results)}")
         return why(results[output], {name: kept.record() for name, kept in self.recorders.items()}, event)
+
+    # Pictures.
+
+    @property
+    def notes(self) -> dict[PlanNode, list[str]]:
+        """What has gone through the nodes of the plan, as lines for its picture; of fused nodes, at the last one."""
+        found: dict[PlanNode, list[str]] = {part.result: part_notes(part) for part in self._parts.parts}
+        return found | {source: source_notes(self.entrances[source.label]) for source in self._parts.sources}
+
+    def mermaid(self) -> str:
+        """Return the plan with its counters as a Mermaid flow chart."""
+        return mermaid(self._results(), self.notes)
+
+    def svg(self) -> str:
+        """Return the plan with its counters as an SVG picture."""
+        return svg(self._results(), self.notes)
+
+    def _repr_html_(self) -> str:
+        return self._repr_mimebundle_()["text/html"]
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """Return the plan with its counters for notebooks."""
+        return mime_bundle(trees(self._results()), self.svg())
 
     # Feedback.
 

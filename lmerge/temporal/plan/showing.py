@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from lmerge.temporal.plan.compiling import in_order
 from lmerge.temporal.plan.nodes import PlanNode
@@ -26,14 +26,23 @@ def _lines(node: PlanNode, seen: dict[PlanNode, int], first: str, rest: str) -> 
         yield from _lines(read, seen, f"{rest}└─ ", f"{rest}   ")
 
 
-def mermaid(outputs: Mapping[str, PlanNode]) -> str:
-    """Return a plan as a Mermaid flow chart, from its sources down to its results by name."""
+def trees(outputs: Mapping[str, PlanNode]) -> str:
+    """Return several results as trees, each under its name."""
+    return "\n".join(f"{name}:\n{tree(node)}" for name, node in outputs.items())
+
+
+def mermaid(outputs: Mapping[str, PlanNode], notes: Mapping[PlanNode, Sequence[str]] | None = None) -> str:
+    """Return a plan as a Mermaid flow chart, from its sources down to its results by name.
+
+    ``notes``: further lines for its nodes, such as what they have counted.
+    """
     order = in_order(list(outputs.values()))
     ids = {node: f"n{at}" for at, node in enumerate(order, 1)}
     lines = ["flowchart TD"]
     for node in order:
         title = f"<b>{_escaped(node.label)}</b><br/>" if node.label and node.reads else ""
-        lines.append(f'    {ids[node]}["{title}{_escaped(node.shown)}"]')
+        counted = "".join(f"<br/>{_escaped(line)}" for line in (notes or {}).get(node, ()))
+        lines.append(f'    {ids[node]}["{title}{_escaped(node.shown)}{counted}"]')
         lines += [f"    {ids[read]} --> {ids[node]}" for read in node.reads]
     for at, (name, node) in enumerate(outputs.items(), 1):
         lines.append(f'    out{at}(["{_escaped(name)}"])')

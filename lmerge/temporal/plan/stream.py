@@ -18,6 +18,7 @@ from lmerge.temporal.expressions.tree import ColumnReference
 from lmerge.temporal.operators.edges import SampleTies
 from lmerge.temporal.operators.join import PAIRS_MAX, JoinKind
 from lmerge.temporal.plan.calls import WindowCall
+from lmerge.temporal.plan.drawing import mime_bundle, svg
 from lmerge.temporal.plan.grouped import (
     Grouped,
     Windowed,
@@ -32,6 +33,7 @@ from lmerge.temporal.plan.grouped import (
 from lmerge.temporal.plan.joins import AsOfJoinNode, JoinNode, KeyPairs
 from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.plan.shaping import CleanseNode, CoalesceNode, EdgesNode
+from lmerge.temporal.plan.showing import tree
 from lmerge.temporal.plan.sources import SourceNode, SourceShape
 from lmerge.temporal.plan.spans import FilterNode, LifetimeNode, SelectNode, UnionNode
 from lmerge.temporal.windows.kinds import CountedEnd
@@ -119,6 +121,13 @@ class Stream:
         from lmerge.temporal.arrow_tables import collect_arrow
 
         return collect_arrow(self.node, history, vs=vs, ve=ve)
+
+    def _repr_html_(self) -> str:
+        return self._repr_mimebundle_()["text/html"]
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """Return the plan for notebooks."""
+        return mime_bundle(tree(self.node), svg({self.node.title: self.node}))
 
     # Event by event.
 

@@ -1,0 +1,30 @@
+"""What the nodes of a plan have counted in a run, as lines for its picture."""
+
+from __future__ import annotations
+
+from lmerge.core.elements import NEG_INF, show_time
+from lmerge.temporal.entrance import StreamEntrance
+from lmerge.temporal.runs.parts import RunPart
+
+
+def part_notes(part: RunPart) -> list[str]:
+    """Return what an operator has taken and emitted, what it keeps, and what feedback has saved."""
+    counters, operator = part.counters, part.operator
+    lines = [f"{counters.taken:,} in, {counters.emitted:,} out"]
+    lines.append(_kept(operator.live(), operator.stable))
+    saved = [("not evaluated", operator.skipped), ("freed", operator.purged)]
+    if any(number for _, number in saved):
+        lines.append(", ".join(f"{number:,} {what}" for what, number in saved if number))
+    return lines
+
+
+def source_notes(entrance: StreamEntrance) -> list[str]:
+    """Return the live events of a source, its stable point, and what was late."""
+    lines = [_kept(len(entrance.live), entrance.live.stable)]
+    if entrance.dropped or entrance.moved:
+        lines.append(f"late: {entrance.dropped:,} dropped, {entrance.moved:,} moved")
+    return lines
+
+
+def _kept(live: int, stable: int) -> str:
+    return f"{live:,} live" if stable == NEG_INF else f"{live:,} live, stable {show_time(stable)}"
