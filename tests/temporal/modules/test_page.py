@@ -11,16 +11,19 @@ import pytest
 from lmerge.temporal.modules import builtin, kinds
 from lmerge.temporal.modules.builtin import BUILTIN_AGGREGATES
 from lmerge.temporal.modules.properties import Properties
+from lmerge.temporal.modules.registry import MODULES
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "temporal-modules.md").read_text()
 
 
 def test_snippets_print_what_stands_beside_them(capsys: pytest.CaptureFixture[str]) -> None:
     snippets = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    assert len(snippets) == 2
+    assert len(snippets) == 3
     for snippet in snippets:
         exec(compile(snippet, "snippet", "exec", dont_inherit=True), {"__name__": "snippet"})
         assert capsys.readouterr().out.splitlines() == re.findall(r"^print\(.*\)  # (.*)$", snippet, re.MULTILINE)
+    for name in ("my_average", "followed_by"):
+        MODULES.forget(name)
 
 
 def test_every_aggregate_is_on_the_page_and_in_the_module() -> None:
@@ -32,7 +35,7 @@ def test_every_aggregate_is_on_the_page_and_in_the_module() -> None:
 
 def test_every_property_and_every_kind_is_on_the_page() -> None:
     declared = re.findall(r"^\| `(\w+)` \| ", PAGE.partition("## What a module declares")[2], re.MULTILINE)
-    assert set(declared) == {one.name for one in dataclasses.fields(Properties)} - {"empty_preserving"}
+    assert set(declared) == {one.name for one in dataclasses.fields(Properties)}
     found = set(re.findall(r"`((?:Incremental)?(?:Timed)?(?:Aggregate|Operator))`", PAGE))
     assert len(found) == 8
     assert all(hasattr(kinds, name) for name in found)
