@@ -28,6 +28,7 @@ class PlanForm(str, Enum):
     EXPLAIN = "explain"
     JSON = "json"
     MERMAID = "mermaid"
+    SVG = "svg"
 
 
 def is_query(path: Path) -> bool:
@@ -58,11 +59,12 @@ def show_query(path: Path, plan: str | None, form: PlanForm) -> None:
 
 
 def _texts(query: Query, form: PlanForm) -> Iterator[str]:
+    from lmerge.temporal.plan.drawing import svg
     from lmerge.temporal.plan.properties import algorithm_of, explain
     from lmerge.temporal.plan.showing import mermaid, tree
 
-    if form is PlanForm.MERMAID:
-        yield mermaid(query.nodes)
+    if form in (PlanForm.MERMAID, PlanForm.SVG):
+        yield mermaid(query.nodes) if form is PlanForm.MERMAID else svg(query.nodes)
         return
     for at, (name, node) in enumerate(query.nodes.items()):
         yield f"{'' if at == 0 else chr(10)}{name}: {algorithm_of(node).case.algorithm}\n"

@@ -78,6 +78,14 @@ def test_windows_begin_where_all_their_members_are_there() -> None:
     assert events(step["snapshots"]) == [(2, 8, 20)]
 
 
+def test_windows_that_have_begun_are_there_at_once() -> None:
+    """The window [10, 15) has begun by an event that was removed; only the watermark shows it."""
+    run = QueryRun({"all": numbers().node}, attachable=True)
+    run.take("numbers", [Change((1, 1), 1, 1, 30), Change((2, 2), 12, 12, 14), Change((2, 2), 12, 14, 12), 6])
+    attached = run.attach("grid", {"grid": numbers().tumbling(5).agg(n=count(), form="eager").node})
+    assert events(attached.first["grid"]) == [(1, 5, 10), (1, 10, 15)]
+
+
 @pytest.mark.parametrize(
     ("make", "inputs", "expected"),
     [

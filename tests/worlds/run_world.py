@@ -114,10 +114,8 @@ class InterruptedRun:
         assert self.run.dump() == data
         self.run.graph.check()
 
-    def fast_forward(self, random_: Random) -> None:
-        """Ask for less of some result."""
-        output = random_.choice(list(self.results))
-        t = random_.randint(-8, 24)
+    def fast_forward(self, output: str, t: int) -> None:
+        """Ask for what ends at or behind ``t`` of a result."""
         self.results[output].needed = max(t, self.results[output].needed)
         self.was_fed_back = True
         for source, needed in self.run.fast_forward(output, t).items():
