@@ -58,7 +58,7 @@ def why(node: PlanNode, records: Mapping[str, SourceRecord], event: Lifetime) ->
     }
 
 
-class _Kept(NamedTuple):
+class _NodeRun(NamedTuple):
     operator: PlanOperator
     table: ResultTable
 
@@ -69,7 +69,7 @@ class _PlanTables:
     def __init__(self, node: PlanNode, records: Mapping[str, SourceRecord]) -> None:
         self.order = in_order([node])
         self.events: dict[PlanNode, list[Lifetime]] = {}
-        kept = {one: _Kept(one.operator(one.title), ResultTable()) for one in self.order if one.reads}
+        kept = {one: _NodeRun(one.operator(one.title), ResultTable()) for one in self.order if one.reads}
         sources = {one: records[one.label] for one in self.order if isinstance(one, SourceNode)}
         batches = {source: record.batches() for source, record in sources.items()}
         for at in range(max(map(len, batches.values()))):
