@@ -82,7 +82,7 @@ def followed(form: str) -> Stream:
     kind = when(col.delay > 60).then("late").otherwise("early")
     chosen = ARRIVALS.where((col.delay > 60) | (col.delay < 0)).select("carrier", kind=kind, key=col.dest)
     return (
-        chosen.group_by("carrier").tumbling(HOUR).apply(module("followed_by", first="late", second="early"), form=form)
+        chosen.group_by("carrier").tumbling(HOUR).apply(module("late_then_early", first="late", second="early"), form=form)
     )
 
 
@@ -104,9 +104,9 @@ QUERIES: Mapping[str, tuple[Callable[[str], Stream], str]] = {
 
 @pytest.fixture(scope="module", autouse=True)
 def followed_by() -> Iterator[None]:
-    MODULES.register(FollowedBy, "followed_by")
+    MODULES.register(FollowedBy, "late_then_early")
     yield
-    MODULES.forget("followed_by")
+    MODULES.forget("late_then_early")
 
 
 @pytest.fixture(scope="module")
