@@ -14,7 +14,7 @@ from lmerge.temporal.changes import Change
 from lmerge.temporal.entrance import LatePolicy, ProgressRule
 from lmerge.temporal.expressions.surface import col
 from lmerge.temporal.plan.drawing import svg
-from lmerge.temporal.plan.layout import Edge, Layout, Size, laid_out
+from lmerge.temporal.plan.layout import DrawnPlan, Edge, Size, laid_out
 from lmerge.temporal.plan.showing import mermaid
 from lmerge.temporal.plan.stream import Stream, count, source
 from lmerge.temporal.running import QueryRun, SourceSettings
@@ -30,7 +30,7 @@ def texts(picture: str) -> list[str]:
     return ["".join(text.itertext()).strip() for text in ElementTree.fromstring(picture).iter(f"{SVG}text")]
 
 
-def overlap(layout: Layout, sizes: Sequence[Size]) -> list[tuple[int, int]]:
+def overlap(layout: DrawnPlan, sizes: Sequence[Size]) -> list[tuple[int, int]]:
     """Return the pairs of boxes that touch."""
     found = []
     for one, (corner, size) in enumerate(zip(layout.corners, sizes, strict=True)):

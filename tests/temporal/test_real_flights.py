@@ -82,7 +82,9 @@ def followed(form: str) -> Stream:
     kind = when(col.delay > 60).then("late").otherwise("early")
     chosen = ARRIVALS.where((col.delay > 60) | (col.delay < 0)).select("carrier", kind=kind, key=col.dest)
     return (
-        chosen.group_by("carrier").tumbling(HOUR).apply(module("late_then_early", first="late", second="early"), form=form)
+        chosen.group_by("carrier")
+        .tumbling(HOUR)
+        .apply(module("late_then_early", first="late", second="early"), form=form)
     )
 
 

@@ -41,7 +41,7 @@ class Edge(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Layout:
+class DrawnPlan:
     """The upper left corner of each box, the points of each edge, and the size of the picture."""
 
     corners: Sequence[Point]
@@ -49,7 +49,7 @@ class Layout:
     size: Size
 
 
-class _Place:
+class _Spot:
     """A box (``box`` is its number), or a point of an edge."""
 
     __slots__ = ("above", "below", "box", "height", "layer", "width", "x")
@@ -57,18 +57,18 @@ class _Place:
     def __init__(self, layer: int, width: float, height: float, box: int | None = None) -> None:
         self.layer, self.width, self.height, self.box = layer, width, height, box
         self.x = 0.0  # of its middle
-        self.above: list[_Place] = []
-        self.below: list[_Place] = []
+        self.above: list[_Spot] = []
+        self.below: list[_Spot] = []
 
 
-def laid_out(sizes: Sequence[Size], reads: Sequence[Sequence[int]]) -> Layout:
+def laid_out(sizes: Sequence[Size], reads: Sequence[Sequence[int]]) -> DrawnPlan:
     """Return the layout of boxes, each of which stands behind those that it reads (their numbers)."""
     layers: list[int] = []
     for sources in reads:
         layers.append(1 + max((layers[source] for source in sources), default=-1))
-    boxes = [_Place(layer, *size, box) for box, (layer, size) in enumerate(zip(layers, sizes, strict=True))]
+    boxes = [_Spot(layer, *size, box) for box, (layer, size) in enumerate(zip(layers, sizes, strict=True))]
     edges = [Edge(source, box, at) for box, sources in enumerate(reads) for at, source in enumerate(sources)]
-    rows: list[list[_Place]] = [[] for _ in range(max(layers, default=-1) + 1)]
+    rows: list[list[_Spot]] = [[] for _ in range(max(layers, default=-1) + 1)]
     for box in boxes:
         rows[box.layer].append(box)
     chains = {edge: _chain(boxes[edge.start], boxes[edge.end], rows) for edge in edges}
@@ -77,9 +77,9 @@ def laid_out(sizes: Sequence[Size], reads: Sequence[Sequence[int]]) -> Layout:
     return _drawn(boxes, rows, chains)
 
 
-def _chain(start: _Place, end: _Place, rows: list[list[_Place]]) -> list[_Place]:
+def _chain(start: _Spot, end: _Spot, rows: list[list[_Spot]]) -> list[_Spot]:
     """Return an edge as its ends and a point in each layer between them."""
-    points = [_Place(layer, _POINT, 0) for layer in range(start.layer + 1, end.layer)]
+    points = [_Spot(layer, _POINT, 0) for layer in range(start.layer + 1, end.layer)]
     for point in points:
         rows[point.layer].append(point)
     chain = [start, *points, end]
@@ -89,7 +89,7 @@ def _chain(start: _Place, end: _Place, rows: list[list[_Place]]) -> list[_Place]
     return chain
 
 
-def _order(rows: list[list[_Place]]) -> None:
+def _order(rows: list[list[_Spot]]) -> None:
     """Put each layer into an order with few crossings: the best of several that begin in the same random orders."""
     random, best, least = Random(0), [list(row) for row in rows], _crossings(rows)
     for _ in range(STARTS):
@@ -105,7 +105,7 @@ def _order(rows: list[list[_Place]]) -> None:
     rows[:] = best
 
 
-def _sweep(rows: Sequence[list[_Place]], downwards: bool) -> None:
+def _sweep(rows: Sequence[list[_Spot]], downwards: bool) -> None:
     """Order each layer by the middle of its neighbours' places in the layer before."""
     for row in rows if downwards else reversed(rows):
         for at, place in enumerate(row):
@@ -116,7 +116,7 @@ def _sweep(rows: Sequence[list[_Place]], downwards: bool) -> None:
             place.x = float(at)
 
 
-def _crossings(rows: Sequence[Sequence[_Place]]) -> int:
+def _crossings(rows: Sequence[Sequence[_Spot]]) -> int:
     """Return how many pairs of edges between neighbouring layers cross."""
     count = 0
     for upper, lower in pairwise(rows):
@@ -127,7 +127,7 @@ def _crossings(rows: Sequence[Sequence[_Place]]) -> int:
     return count
 
 
-def _stand(rows: list[list[_Place]]) -> None:
+def _stand(rows: list[list[_Spot]]) -> None:
     """Give each place its x: as near to its neighbours as the widths in its layer allow."""
     for row in rows:
         x = 0.0
@@ -144,7 +144,7 @@ def _stand(rows: list[list[_Place]]) -> None:
                 place.x = x
 
 
-def _apart(row: Sequence[_Place], wishes: Sequence[float]) -> list[float]:
+def _apart(row: Sequence[_Spot], wishes: Sequence[float]) -> list[float]:
     """Return places near to wishes in which none overlap: halfway between pushing all to the right and to the left."""
     right, left = list(wishes), list(wishes)
     for at in range(1, len(row)):
@@ -154,11 +154,11 @@ def _apart(row: Sequence[_Place], wishes: Sequence[float]) -> list[float]:
     return [(one + other) / 2 for one, other in zip(right, left, strict=True)]
 
 
-def _distance(one: _Place, other: _Place) -> float:
+def _distance(one: _Spot, other: _Spot) -> float:
     return (one.width + other.width) / 2 + GAP_X
 
 
-def _drawn(boxes: Sequence[_Place], rows: list[list[_Place]], chains: Mapping[Edge, list[_Place]]) -> Layout:
+def _drawn(boxes: Sequence[_Spot], rows: list[list[_Spot]], chains: Mapping[Edge, list[_Spot]]) -> DrawnPlan:
     tops, y = [], 0.0
     for row in rows:
         tops.append(y)
@@ -174,4 +174,4 @@ def _drawn(boxes: Sequence[_Place], rows: list[list[_Place]], chains: Mapping[Ed
         points = [Point(start.x - first, tops[start.layer] + start.height)]
         points += [Point(place.x - first, tops[place.layer]) for place in chain[1:-1]]
         paths[edge] = [*points, Point(entry - first, tops[end.layer])]
-    return Layout(corners, paths, Size(last - first, max(0.0, y - GAP_Y)))
+    return DrawnPlan(corners, paths, Size(last - first, max(0.0, y - GAP_Y)))
