@@ -40,6 +40,7 @@ PRINTING = {
     "replay": ["replay", "FOLDER/session.jsonl"],
     "tdb": ["tdb", "FOLDER/stream.jsonl"],
     "replica list": ["replica", "list"],
+    "module list": ["module", "list"],
     "detach": ["detach", "m", "out", "--quarantine", "-s", "SERVER"],
     "reset": ["reset", "other", "-s", "SERVER"],
     "token make": ["token", "make", "x", "--file", "FOLDER/access.json", "--role", "status", "--merge", "*"],
