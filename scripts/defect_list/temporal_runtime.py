@@ -418,8 +418,8 @@ DEFECTS = (
     Defect(
         "picture: an edge goes through the boxes between its ends",
         f"{PLAN}/layout.py",
-        "    points = [_Place(layer, _POINT, 0) for layer in range(start.layer + 1, end.layer)]\n",
-        "    points = [_Place(layer, _POINT, 0) for layer in range(start.layer, start.layer)]\n",
+        "    points = [_Spot(layer, _POINT, 0) for layer in range(start.layer + 1, end.layer)]\n",
+        "    points = [_Spot(layer, _POINT, 0) for layer in range(start.layer, start.layer)]\n",
         f"{PICTURES}::test_an_edge_goes_around_the_boxes_between_its_ends",
     ),
     Defect(
