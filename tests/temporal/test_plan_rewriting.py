@@ -225,6 +225,19 @@ def test_rewrites_are_shown_and_unknown_ones_are_named() -> None:
         rewrite(query.node, ["faster"])
 
 
+def test_explain_shows_what_is_computed_once_and_in_one_pass() -> None:
+    base = numbers().where(col.a > 0).shift(3)
+    lines = explain(base.join(base.coalesce(), "a").node).splitlines()
+    assert "one pass: filter col.a > 0, shift 3" in lines
+    assert "computed once for 2 readers: shift 3" in lines
+
+
+def test_a_stream_has_plans_that_differ() -> None:
+    query = numbers().group_by("a").snapshot().agg(n=count())
+    assert query.rewritten("form-eager").node.shown == "n=count() by a in snapshot, eager"
+    assert query.rewritten().node == query.node
+
+
 def test_explain_shows_what_modules_declare() -> None:
     query = numbers().tumbling(5).apply(module("by_key"), form="eager")
     assert "    module 'by_key' version 1 declares reads=start+window, filter_commutes=a, per_group=a, time_bound" in (

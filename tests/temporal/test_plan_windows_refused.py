@@ -241,4 +241,5 @@ def test_json_of_windows_that_does_not_fit_is_named(change: Callable[[Any], obje
 def test_parameters_differ_by_type() -> None:
     plans = [numbers().tumbling(5).agg(m=module("total", of=col.b, factor=one)).node for one in (1, 1.0, True)]
     assert len(set(plans)) == 3
+    assert plans[0] != plans[1] != plans[2] != plans[0]
     assert len(compile_plan(plans).steps) == 3

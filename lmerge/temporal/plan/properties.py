@@ -10,6 +10,7 @@ of one start in one batch (``is_tied``), and operators event by event keep that.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -30,7 +31,7 @@ from lmerge.temporal.expressions.injectivity import kept_columns
 from lmerge.temporal.expressions.properties import columns_read
 from lmerge.temporal.operators.join import JoinKind
 from lmerge.temporal.plan.applying import ApplyNode
-from lmerge.temporal.plan.compiling import in_order
+from lmerge.temporal.plan.compiling import chains_of, in_order
 from lmerge.temporal.plan.joins import AsOfJoinNode, JoinNode
 from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.plan.ranking import TopNode
@@ -75,9 +76,10 @@ def algorithm_of(node: PlanNode) -> Choice:
 
 
 def explain(node: PlanNode) -> str:
-    """Return a plan with what every node promises and why, what modules declare, the algorithm, and its rewrites.
+    """Return a plan with what every node promises and why, what modules declare, and the algorithm.
 
-    The rewrites are those that make the plan do less, each with the nodes before and after it.
+    Then come the nodes that are computed in one pass, those that several others read and that are computed once, and
+    the rewrites that make the plan do less, each with the nodes before and after it.
     """
     lines = []
     for one, derived in derive(node).items():
@@ -86,6 +88,9 @@ def explain(node: PlanNode) -> str:
         lines += [f"    {declared}" for declared in declarations(one)]
     choice = algorithm_of(node)
     lines.append(f"algorithm {choice.case.algorithm}: {choice.reason}")
+    lines += [f"one pass: {', '.join(one.shown for one in chain)}" for _, chain in chains_of([node]) if len(chain) > 1]
+    readers = Counter(read for one in in_order([node]) for read in one.reads)
+    lines += [f"computed once for {count} readers: {one.shown}" for one, count in readers.items() if count > 1]
     return "\n".join([*lines, *(f"rewrite {applied}" for applied in rewrite(node)[1])])
 
 

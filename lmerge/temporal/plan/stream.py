@@ -32,6 +32,7 @@ from lmerge.temporal.plan.grouped import (
 )
 from lmerge.temporal.plan.joins import AsOfJoinNode, JoinNode, KeyPairs
 from lmerge.temporal.plan.nodes import PlanNode
+from lmerge.temporal.plan.rewriting import BETTER, rewrite
 from lmerge.temporal.plan.shaping import CleanseNode, CoalesceNode, EdgesNode
 from lmerge.temporal.plan.showing import tree
 from lmerge.temporal.plan.sources import SourceNode, SourceShape
@@ -128,6 +129,14 @@ class Stream:
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         """Return the plan for notebooks."""
         return mime_bundle(tree(self.node), svg({self.node.title: self.node}))
+
+    def rewritten(self, *names: str) -> Stream:
+        """Return the same stream by a plan that differs, for a replica of the same query.
+
+        ``names``: rewrites in ``rewriting``, such as ``form-eager`` or ``join-order``; none: those that make the plan do
+        less.
+        """
+        return Stream(rewrite(self.node, names or BETTER)[0])
 
     # Event by event.
 
