@@ -32,7 +32,7 @@ HISTORY: list[Change | int] = [
     3,
     Change((1, 5), 6, 6, INF),
     Change((2, 2), 7, 7, 9),
-    Change((0, 2), 2, 12, 9),
+    Change((0, 2), 2, 12, 11),
 ]
 
 

@@ -133,8 +133,8 @@ class Stream:
     def rewritten(self, *names: str) -> Stream:
         """Return the same stream by a plan that differs, for a replica of the same query.
 
-        ``names``: rewrites in ``rewriting``, such as ``form-eager`` or ``join-order``; none: those that make the plan do
-        less.
+        ``names``: rewrites in ``rewriting``, such as ``form-eager`` or ``join-order``; none: those that make the plan
+        do less.
         """
         return Stream(rewrite(self.node, names or BETTER)[0])
 
