@@ -92,19 +92,8 @@ pub fn modulo(mut frame: Frame<'_>, result: &Kind) -> Value {
         _ => {
             let divisors = frame.ints(1);
             frame.present_where(|row| divisors.get(row) != 0);
-            of_ints(frame, result, |a, b| match b {
-                0 | -1 => (0, false),
-                _ => {
-                    let rest = a % b;
-                    (
-                        if rest != 0 && (rest < 0) != (b < 0) {
-                            rest + b
-                        } else {
-                            rest
-                        },
-                        false,
-                    )
-                }
+            of_ints(frame, result, |a, b| {
+                (if b == 0 { 0 } else { rest_of_ints(a, b) }, false)
             })
         }
     }
@@ -131,6 +120,12 @@ pub fn negated(frame: Frame<'_>, result: &Kind) -> Value {
 #[inline(always)]
 pub fn one_nan(value: f64) -> f64 {
     if value.is_nan() { f64::NAN } else { value }
+}
+
+/// `a % b` of Python.
+fn rest_of_ints(a: i64, b: i64) -> i64 {
+    let rest = a.wrapping_rem(b);
+    if (rest ^ b) < 0 && rest != 0 { rest + b } else { rest }
 }
 
 /// `a // b` of Python.

@@ -3,6 +3,7 @@
 //! (tests/temporal/native).
 
 mod changes;
+mod expressions;
 mod joins;
 mod lifetimes;
 mod samples;
