@@ -1,7 +1,11 @@
 //! Comparisons, `is_in`, `least` and `greatest`: the order of rows. Within lists and structs NULL equals NULL.
 
 use std::cmp::Ordering;
+use std::collections::HashSet;
 
+use ahash::RandomState;
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, Datum, Scalar};
 use arrow_buffer::BooleanBuffer;
 use arrow_ord::cmp;
@@ -104,20 +108,38 @@ fn order_of(one: &ArrayRef, other: &ArrayRef) -> arrow_ord::ord::DynComparator {
 
 /// Whether a value is one of `values`, which has no NULL.
 pub fn is_in(frame: Frame<'_>, values: &ArrayRef) -> Value {
-    let operand = &frame.operands[0];
+    let found = match frame.operands[0].array.data_type() {
+        DataType::Int64 => {
+            let known: HashSet<i64, RandomState> =
+                values.as_primitive::<Int64Type>().values().iter().copied().collect();
+            let ints = frame.ints(0);
+            BooleanBuffer::collect_bool(frame.len, |row| known.contains(&ints.get(row)))
+        }
+        DataType::Utf8 => {
+            let known: HashSet<&str, RandomState> = values.as_string::<i32>().iter().flatten().collect();
+            let texts = frame.texts(0);
+            BooleanBuffer::collect_bool(frame.len, |row| known.contains(texts.get(row)))
+        }
+        _ => is_equal_to_one(&frame, values),
+    };
+    frame.of_truths(found)
+}
+
+fn is_equal_to_one(frame: &Frame<'_>, values: &ArrayRef) -> BooleanBuffer {
+    let array = &frame.operands[0].array;
     let mut found = BooleanBuffer::new_unset(frame.len);
     for at in 0..values.len() {
         let one = values.slice(at, 1);
-        let equal = match operand.array.data_type() {
+        let equal = match array.data_type() {
             DataType::List(_) | DataType::Struct(_) => {
-                let order = order_of(&operand.array, &one);
+                let order = order_of(array, &one);
                 BooleanBuffer::collect_bool(frame.len, |row| order(row, 0).is_eq())
             }
-            _ => Comparison::Equal.of_arrays(&operand.array, &Scalar::new(&one)),
+            _ => Comparison::Equal.of_arrays(array, &Scalar::new(&one)),
         };
         found = &found | &equal;
     }
-    frame.of_truths(found)
+    found
 }
 
 /// The least or the greatest operand that is not NULL.
