@@ -32,8 +32,8 @@ DEFECTS = (
     Defect(
         "a graph: a step that fails does not end what reads it",
         "lmerge/temporal/graph.py",
-        "        return place in self.failures or any(source in self.failures for source in reads)\n",
-        "        return place in self.failures\n",
+        "        self._spread_failures()\n        return streams\n",
+        "        return streams\n",
         f"{GRAPH_TESTS}::test_a_step_that_fails_ends_itself_and_what_reads_it",
     ),
     Defect(
@@ -189,21 +189,21 @@ DEFECTS = (
         f"{PLAN}/beginnings.py",
         "    first = window.start_above(t - 2)\n",
         "    first = window.start_above(t - 2 - window.hop)\n",
-        RIGHT,
+        BEGINS,
     ),
     Defect(
         "attach: the result of a set duration is right too early",
         f"{PLAN}/beginnings.py",
         "else plus(t, d - 1)))\n",
         "else t))\n",
-        RIGHT,
+        BEGINS,
     ),
     Defect(
         "attach: an extended event is right at once",
         f"{PLAN}/beginnings.py",
         'plus(t, d) if node.alteration == "extend" else',
         't if node.alteration == "extend" else',
-        RIGHT,
+        BEGINS,
     ),
     Defect(
         "attach: snapshots begin in the middle of a window",
