@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import duckdb
@@ -124,12 +124,26 @@ class StreamClock:
 
     def take(self, delta: Delta, table: StreamTable) -> None:
         """Take a batch that the table has taken."""
-        starts = [change.vs for change in delta.changes]
-        self.mark = max([self.mark, table.stable, *starts])
-        self.last_finite = max([self.last_finite, *starts, *(t for t in [table.stable] if t < INF)])
+        for change in delta.changes:
+            self.take_start(change.vs)
+        self.take_stable(table.stable)
+
+    def take_start(self, vs: int) -> None:
+        """Take the start of an event of a change."""
+        self.mark, self.last_finite = max(self.mark, vs), max(self.last_finite, vs)
+
+    def take_stable(self, stable: int) -> None:
+        """Take a stable point."""
+        self.mark = max(self.mark, stable)
+        if stable < INF:
+            self.last_finite = max(self.last_finite, stable)
 
     def begun(self, table: StreamTable) -> int:
         """Return the time at which the last window of a grid has begun."""
+        return self.begun_over(table.events)
+
+    def begun_over(self, events: Iterable[Lifetime]) -> int:
+        """Return the same for the events of a table."""
         if self.mark < INF:
             return self.mark
-        return max([self.last_finite, *(event.ve for event in table.events if event.ve < INF)])
+        return max([self.last_finite, *(event.ve for event in events if event.ve < INF)])

@@ -306,8 +306,12 @@ class WindowOperator(SkippingOperator):
         return entry.end <= self._mark or (first is not None and first < self.stable)
 
     def _check_bound(self, group: WindowGroup, start: int, changes: list[Change], sync_time: int) -> None:
-        """Raise ModuleViolation if a change of a window lies before the change of the input that caused it (V.F.1)."""
-        bound = sync_time if start <= self._begun_before and sync_time < INF else self.stable
+        """Raise ModuleViolation if a change of a window lies before the change of the input that caused it (V.F.1).
+
+        Only the form that emits at once shows what caused a change. Others emit later what an earlier change has made.
+        """
+        is_caused = self._rules.form is Form.EAGER and start <= self._begun_before and sync_time < INF
+        bound = sync_time if is_caused else self.stable
         for change in changes:
             if change.sync_time < bound:
                 raise ModuleViolation(

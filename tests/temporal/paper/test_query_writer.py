@@ -263,6 +263,18 @@ def test_q17_a_time_bound_module_is_stable_with_its_input_at_every_step() -> Non
     assert event(2, 3, 5) in run.events
 
 
+@pytest.mark.parametrize("form", ["final", "settled", "watermark", "eager"])
+def test_q17_a_time_bound_module_is_right_in_every_form(form: str) -> None:
+    """V.F.1: a form that emits later emits what earlier events have made."""
+    plan = names().tumbling(5).apply(running_count(), output="time-bound", form=form)
+    items = [insert("a", 1, 2), insert("b", 3, 4), insert("c", 13, 14)]
+    single, together = PlanTrace(plan), PlanTrace(plan)
+    single.give(*items, 14, INF)
+    together.give_together(*items, 14)
+    together.give(INF)
+    assert single.events == together.events == [event(1, 1, 3), event(2, 3, 5), event(1, 13, 15)]
+
+
 def test_q18_a_result_can_be_a_point_at_the_end_of_its_window() -> None:
     """The product's manual: one result for each instant, and the stable point of hopping 5/2 is such a point."""
     plan = names().hopping(5, 2).agg(n=count(), output="point-at-end", form="eager")
