@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from lmerge.core.elements import INF, NEG_INF
-from lmerge.core.engines.selection import PYTHON
+from lmerge.core.engines.selection import AUTO
 from lmerge.errors import LmergeError, UsageError
 from lmerge.temporal.changes import NOTHING_CHANGES, Delta, Lifetime
 from lmerge.temporal.entrance import StreamEntrance
@@ -76,7 +76,7 @@ class QueryRun:
         *,
         name: str = MAIN,
         attachable: bool = False,
-        implementation: str = PYTHON,
+        implementation: str = AUTO,
         recorded: int = 0,
         only: Emitted | str = Emitted.ALL,
         resume: Mapping[str, Any] | None = None,

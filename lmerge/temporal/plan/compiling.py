@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain as chained
 from itertools import count
 
-from lmerge.core.engines.selection import PYTHON, resolve
+from lmerge.core.engines.selection import NATIVE, PYTHON, resolve
+from lmerge.errors import UsageError
 from lmerge.temporal.errors import PlanError
 from lmerge.temporal.graph import GraphStep, OperatorGraph
 from lmerge.temporal.operators.operator import PlanOperator
@@ -128,7 +130,7 @@ def _name(chain: Sequence[PlanNode], taken: set[str]) -> str:
 
 def step_operator(name: str, nodes: Sequence[PlanNode], implementation: str = PYTHON) -> PlanOperator:
     """Return a new operator that computes a chain of nodes, or a single one. Raises as ``CompiledPlan.graph``."""
-    if resolve(implementation) != PYTHON:
+    if _is_native(implementation):
         from lmerge.temporal.native.describing import native_step
 
         native = native_step(name, nodes)
@@ -136,3 +138,23 @@ def step_operator(name: str, nodes: Sequence[PlanNode], implementation: str = PY
             return native
     spans = [node for node in nodes if isinstance(node, SpanNode)]
     return chain_operator(name, spans) if spans else nodes[0].operator(name)
+
+
+def _is_native(implementation: str) -> bool:
+    """Return whether steps run on the native core where they can. Raises UsageError if it cannot be used."""
+    if resolve(implementation) == PYTHON:
+        return False
+    problem = _native_problem()
+    if problem is not None and implementation == NATIVE:
+        raise UsageError(f"the native operators cannot be used: {problem}")
+    return problem is None
+
+
+@cache
+def _native_problem() -> str | None:
+    """Return why the native operators cannot be used, such as a core that was built before they were."""
+    try:
+        import lmerge.temporal.native.describing  # noqa: F401 - whether it can be imported is the question
+    except ImportError as problem:
+        return str(problem)
+    return None

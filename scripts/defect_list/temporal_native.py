@@ -1,0 +1,148 @@
+"""Defects of the native operators: ``native/temporal/src``. The tests are those of ``native/temporal/tests/suite``."""
+
+from seeded import Defect
+
+SOURCE = "native/temporal/src/"
+
+DEFECTS = (
+    Defect(
+        "an output has inserts before adjusts",
+        SOURCE + "changes.rs",
+        "    out.sort_by_key(Change::is_insert);\n",
+        "",
+        "changes::what_cancels_is_not_emitted",
+    ),
+    Defect(
+        "a batch whose starts increase is passed on with what changes nothing",
+        SOURCE + "settle.rs",
+        "batch.old == batch.vs && ends_behind_starts(&batch)",
+        "ends_behind_starts(&batch)",
+        "changes::columns_and_single_changes_are_settled_in_the_same_way",
+    ),
+    Defect(
+        "the stable point passes an event that is left out",
+        SOURCE + "operators/skipping.rs",
+        "|&first| first.min(self.stable)",
+        "|_| self.stable",
+        "joins::an_inner_join_has_the_pairs",
+    ),
+    Defect(
+        "an event that was left out is adjusted instead of inserted",
+        SOURCE + "operators/skipping.rs",
+        "let was = if self.remove(row.data(), vs, old) { vs } else { old };",
+        "let was = if self.remove(row.data(), vs, old) { old } else { old };",
+        "lifetimes::extended_events_end_later",
+    ),
+    Defect(
+        "a duration that is set changes with the end of the event",
+        SOURCE + "operators/lifetimes.rs",
+        "SetDuration(d) => (vs, plus(vs, d)),",
+        "SetDuration(d) => (vs, plus(vs, d).min(ve)),",
+        "lifetimes::a_duration_that_is_set_does_not_depend_on_the_end",
+    ),
+    Defect(
+        "a shift leaves the stable point where it is",
+        SOURCE + "operators/lifetimes.rs",
+        "if let Shift(d) = self { plus(c, d) } else { c }",
+        "if let Shift(0) = self { plus(c, 0) } else { c }",
+        "lifetimes::shifted_events_are_shifted_with_their_stable_point",
+    ),
+    Defect(
+        "a union is stable where one of its inputs is",
+        SOURCE + "operators/union.rs",
+        "self.stables.iter().copied().min().filter(|_| moved)",
+        "self.stables.iter().copied().max().filter(|_| moved)",
+        "lifetimes::a_union_has_all_events_and_the_least_stable_point",
+    ),
+    Defect(
+        "a join drops an event that ends at its stable point",
+        SOURCE + "operators/join.rs",
+        "own.saturating_sub(1)",
+        "own",
+        "joins::an_inner_join_has_the_pairs",
+    ),
+    Defect(
+        "a dropped event leaves no end with what it has covered",
+        SOURCE + "operators/join.rs",
+        "parts.covered = parts.covered.max(ve);",
+        "parts.covered = parts.covered.max(vs);",
+        "joins::a_left_join_has_the_parts_of_left_events_too",
+    ),
+    Defect(
+        "missing keys are equal in a join",
+        SOURCE + "operators/join.rs",
+        "keys.present(index), times)?;",
+        "Some(keys.any(index)), times)?;",
+        "joins::a_full_join_has_the_parts_of_both",
+    ),
+    Defect(
+        "a step compares one pair less than it may",
+        SOURCE + "operators/join.rs",
+        "if compared > self.pairs_max {",
+        "if compared >= self.pairs_max {",
+        "joins::a_step_compares_no_more_pairs_than_it_may",
+    ),
+    Defect(
+        "stretches that meet stay two",
+        SOURCE + "operators/presence.rs",
+        "Some((first, end)) if end == start => {",
+        "Some((first, end)) if end > start => {",
+        "shapes::coalesce_has_the_longest_stretches_of_a_row",
+    ),
+    Defect(
+        "cleanse releases an event that ends at the stable point",
+        SOURCE + "operators/cleanse.rs",
+        ".drop_before(&(self.input_stable, i64::MIN, 0), &mut events);",
+        ".drop_before(&(self.input_stable + 1, i64::MIN, 0), &mut events);",
+        "shapes::cleanse_releases_final_events_in_order",
+    ),
+    Defect(
+        "of two samples at one time the one that came last holds",
+        SOURCE + "operators/samples.rs",
+        "self.at(t).iter().copied().max_by_key(|&row| arena.get(row))",
+        "self.at(t).iter().copied().filter(|&row| !arena.get(row).is_empty()).last()",
+        "samples::a_sample_lasts_until_the_next_one_of_its_key",
+    ),
+    Defect(
+        "a sample does not hold for as long as it may",
+        SOURCE + "operators/as_of.rs",
+        "t.saturating_add(within) < vs",
+        "t.saturating_add(within) <= vs",
+        "samples::a_left_event_has_the_sample_that_holds_at_its_start",
+    ),
+    Defect(
+        "a sample that the first left event can reach is dropped",
+        SOURCE + "operators/as_of.rs",
+        "within.saturating_add(1)",
+        "within.saturating_sub(1)",
+        "samples::a_left_event_has_the_sample_that_holds_at_its_start",
+    ),
+    Defect(
+        "what is due at the time itself is due before it",
+        SOURCE + "calendar.rs",
+        "            if due < t {\n",
+        "            if due <= t {\n",
+        "structures::a_calendar_gives_what_is_due_and_nothing_else",
+    ),
+    Defect(
+        "a chunk that is split comes before its first half",
+        SOURCE + "sorted.rs",
+        "self.chunks.insert(at + 1, rest);",
+        "self.chunks.insert(at, rest);",
+        "structures::a_sorted_set_is_a_sorted_list",
+    ),
+    Defect(
+        "a small decimal is shown without its exponent",
+        SOURCE + "plain_rows.rs",
+        "if point > -6 {",
+        "if point >= -6 {",
+        "structures::decimals_are_shown_as_python_shows_them",
+    ),
+    Defect(
+        "a restored operator has one copy of what is left out",
+        SOURCE + "operators/skipping.rs",
+        "copies.int()? as u32);",
+        "copies.int()?.min(1) as u32);",
+        "joins::an_inner_join_has_the_pairs",
+    ),
+)
