@@ -99,6 +99,16 @@ class Calendar:
                 popped += nodes
         return slots.pop(last, [])
 
+    def first_due(self) -> int:
+        """Return a time that no entry is due before; +inf without entries.
+
+        It is the first slot's with entries, stale ones included; it grows as ``pop_below`` divides that slot. O(256).
+        """
+        for level, slots in enumerate(self._levels):
+            if slots:
+                return max(self.now, min(slots) << (level << 3))
+        return max(self.now, 0) if self._other_sign else INF
+
     def entries(self) -> list[Node]:
         """Return all entries, including stale ones, for checks."""
         return [node for slots in self._levels for nodes in slots.values() for node in nodes] + self._other_sign

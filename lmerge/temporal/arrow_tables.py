@@ -119,7 +119,11 @@ def _of_table(source: SourceNode, table: ArrowRows, vs: str, ve: str) -> Iterato
     for first in range(0, len(changes), BATCH_EVENTS):
         batch = changes[first : first + BATCH_EVENTS]
         following = changes[first + BATCH_EVENTS : first + BATCH_EVENTS + 1]
-        yield Delta(batch, following[0].vs if following else INF, batch[-1].vs)
+        if following:
+            yield Delta(batch, following[0].vs, batch[-1].vs)
+        else:
+            # As a source that ends: windows of events without an end stop at the last finite time (D13).
+            yield Delta(batch, INF, max([batch[-1].vs, *(one.new for one in changes if one.new < INF)]))
     if not changes:
         yield Delta([], INF)
 

@@ -26,7 +26,9 @@ def test_plans_of_every_kind_are_made_and_survive_json() -> None:
     kinds: Counter[str] = Counter()
     for seed in range(300):
         plan = random_plan(Random(seed))
-        kinds.update(node.kind for node in in_order(list(plan.nodes.values())))
+        nodes = in_order(list(plan.nodes.values()))
+        inner = in_order([node.inner for node in nodes if node.inner is not None])
+        kinds.update(node.kind for node in (*nodes, *inner))
         assert plan_from_json(json.loads(json.dumps(plan_to_json(plan.nodes)))) == plan.nodes
         assert random_plan(Random(seed)) == plan
     assert set(kinds) == set(KINDS)

@@ -114,7 +114,8 @@ def ended(history: Sequence[SourceItem], names: Sequence[str]) -> list[SourceIte
 
 def joins_of(node: PlanNode) -> int:
     """Return the number of joins that rows of a node have gone through, counted as often as they are read."""
-    return isinstance(node, (JoinNode, AsOfJoinNode)) + sum(map(joins_of, node.reads))
+    inner = () if node.inner is None else (node.inner,)
+    return isinstance(node, (JoinNode, AsOfJoinNode)) + sum(map(joins_of, (*node.reads, *inner)))
 
 
 def _drawn(random_: Random, streams: Sequence[Stream]) -> Stream:
@@ -246,6 +247,27 @@ def _shaped(random_: Random, stream: Stream, others: Sequence[Stream]) -> Stream
     return stream.coalesce() if random_.random() < 0.5 else stream.cleanse()
 
 
+def _by_group(random_: Random, stream: Stream, others: Sequence[Stream]) -> Stream | None:
+    keys = columns_of(stream, "int", "string", "bool")
+    if not keys:
+        return None
+
+    def sub_plan(group: Stream) -> Stream:
+        if random_.random() < 0.4:
+            return _windowed(random_, group, [group])
+        found = group
+        for _ in range(random_.randint(1, 2)):
+            step = random_.choice([_filtered, _altered, _sampled, _shaped, _windowed, _joined])
+            made = step(random_, found, [found])
+            found = found if made is None or joins_of(made.node) > JOINS_MAX else made
+        return found
+
+    key = random_.choice(keys)
+    if random_.random() < 0.5:
+        return stream.group_by(key).apply(sub_plan, keys=False)
+    return stream.group_by(**{f"k{len(others)}": col[key]}).apply(sub_plan)
+
+
 def _windowed(random_: Random, stream: Stream, others: Sequence[Stream]) -> Stream:
     windows = _windows(random_, _grouped(random_, stream))
     calls = {f"r{at}": _call(random_, stream) for at in range(1, random_.randint(2, 3))}
@@ -319,8 +341,9 @@ STEPS: list[tuple[Step, int]] = [
     (_joined, 4),
     (_sampled, 3),
     (_shaped, 2),
+    (_by_group, 3),
     (_windowed, 6),
     (_ranked, 2),
-    (_applied, 1),
+    (_applied, 2),
 ]
 """What makes a stream of others, with weights."""

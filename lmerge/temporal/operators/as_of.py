@@ -26,7 +26,8 @@ from lmerge.core.elements import INF, NEG_INF
 from lmerge.temporal.changes import Change, Delta
 from lmerge.temporal.errors import PlanError
 from lmerge.temporal.operators.join_side import JoinInput
-from lmerge.temporal.operators.operator import row_of_state, state_of_row
+from lmerge.temporal.operators.lifetimes import plus
+from lmerge.temporal.operators.operator import Due, row_of_state, state_of_row
 from lmerge.temporal.operators.samples import Samples
 from lmerge.temporal.operators.skipping import SkippedEvents, SkippingOperator
 from lmerge.temporal.values import OrderKey, Values
@@ -106,6 +107,11 @@ class AsOfJoinOperator(SkippingOperator):
             first = min(self._stables[0], min(starts, default=INF))
             needed[1] = first if first in (NEG_INF, INF) else max(NEG_INF, first - self._within + 1)
         return needed
+
+    def next_due(self) -> Due:
+        """Return the first stable point of both inputs at which a left event or a sample can be dropped."""
+        first = min(calendar.first_due() for calendar in (self._by_left, self._by_right, self._by_both))
+        return Due(min(super().next_due().stable, plus(first, 1)))
 
     def live(self) -> int:
         """Return the number of left events and samples that are kept."""

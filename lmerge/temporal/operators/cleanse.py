@@ -16,7 +16,7 @@ from sortedcontainers import SortedList
 from lmerge.core.elements import INF, NEG_INF
 from lmerge.temporal.changes import Change, Delta, Lifetime
 from lmerge.temporal.event_index import EventIndex
-from lmerge.temporal.operators.operator import PlanOperator, row_of_state, state_of_row
+from lmerge.temporal.operators.operator import Due, PlanOperator, row_of_state, state_of_row
 from lmerge.temporal.values import OrderKey
 
 
@@ -44,7 +44,7 @@ class CleanseOperator(PlanOperator):
             return self._emit([], None)
         self._input_stable = max(self._input_stable, delta.stable)
         self._freeze()
-        free = min(self._input_stable, self._starts[0]) if self._starts else self._input_stable
+        free = self._free
         count = len(self._frozen) if free == INF else self._frozen.bisect_left((free,))
         released = [Change(row, vs, vs, ve) for vs, _, ve, row in self._frozen[:count]]
         del self._frozen[:count]
@@ -57,6 +57,16 @@ class CleanseOperator(PlanOperator):
         self.purged += len(self._frozen) - len(kept)
         self._frozen = SortedList(kept)
         return needed
+
+    def next_due(self) -> Due:
+        """Return the first stable point at which an event is final, or begins to hold the others."""
+        first_end = self._live.first_end
+        dues = [INF if first_end is None else min(INF, first_end + 1)]
+        if self._starts and self._starts[0] >= self._input_stable:
+            dues.append(self._starts[0] + 1)
+        if self._free > self.stable:
+            dues.append(self._input_stable + 1)
+        return Due(min(dues))
 
     def live(self) -> int:
         """Return the number of events that wait."""
@@ -82,6 +92,11 @@ class CleanseOperator(PlanOperator):
         assert list(self._starts) == sorted(event.vs for event in self._live)
         assert all(event.ve >= self._input_stable for event in self._live)
         assert all(entry[2] < self._input_stable and entry[0] >= self.stable for entry in self._frozen)
+
+    @property
+    def _free(self) -> int:
+        """The time before which events are released: nothing that starts before it can come or change."""
+        return min(self._input_stable, self._starts[0]) if self._starts else self._input_stable
 
     def _freeze(self) -> None:
         """Move the events that have become final out of the live ones."""

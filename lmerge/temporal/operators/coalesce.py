@@ -16,7 +16,8 @@ from typing import Any
 from lmerge.core.calendar import Calendar
 from lmerge.core.elements import INF, NEG_INF
 from lmerge.temporal.changes import Change, Delta
-from lmerge.temporal.operators.operator import PlanOperator, row_of_state, state_of_row
+from lmerge.temporal.operators.lifetimes import plus
+from lmerge.temporal.operators.operator import Due, PlanOperator, row_of_state, state_of_row
 from lmerge.temporal.operators.presence import RowPresence
 from lmerge.temporal.values import OrderKey, Values
 
@@ -56,6 +57,10 @@ class CoalesceOperator(PlanOperator):
         """
         super().fast_forward(t)
         return [NEG_INF]
+
+    def next_due(self) -> Due:
+        """Return the first stable point at which a run can be final."""
+        return Due(plus(self._due.first_due(), 1))
 
     def live(self) -> int:
         """Return the number of runs that are not final."""

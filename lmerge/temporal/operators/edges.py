@@ -19,7 +19,7 @@ from lmerge.errors import UsageError
 from lmerge.temporal.changes import Change, Delta, Lifetime, differences
 from lmerge.temporal.errors import PlanError
 from lmerge.temporal.operators.lifetimes import plus
-from lmerge.temporal.operators.operator import PlanOperator, row_of_state, state_of_row
+from lmerge.temporal.operators.operator import Due, PlanOperator, row_of_state, state_of_row
 from lmerge.temporal.operators.samples import Samples
 from lmerge.temporal.values import OrderKey, Values, show_values
 from lmerge.text_enum import TextEnum
@@ -75,6 +75,10 @@ class EdgeOperator(PlanOperator):
         if self._lasts is None or t == NEG_INF:
             return [NEG_INF]
         return [max(NEG_INF, self.fast_forwarded - self._lasts + 1)]
+
+    def next_due(self) -> Due:
+        """Return the first stable point at which a sample can be dropped."""
+        return Due(plus(self._due.first_due(), 1))
 
     def live(self) -> int:
         """Return the number of samples that are kept."""

@@ -24,6 +24,7 @@ from lmerge.errors import LimitExceeded, LmergeError
 from lmerge.temporal.changes import Change, Delta, Lifetime, differences
 from lmerge.temporal.errors import ModuleViolation, PlanError
 from lmerge.temporal.operators.join_side import JoinInput, JoinSide
+from lmerge.temporal.operators.operator import Due
 from lmerge.temporal.operators.skipping import SkippedEvents, SkippingOperator
 from lmerge.temporal.operators.truth import is_kept
 from lmerge.temporal.values import OrderKey, Values
@@ -120,6 +121,10 @@ class JoinOperator(SkippingOperator):
                 unmatched = _behind(min(other.stable, other.first_start))
                 needed[at] = min(unmatched, self.fast_forwarded) if self._sides[at].reports else unmatched
         return needed
+
+    def next_due(self) -> Due:
+        """Return the first stable point of both inputs at which an event can be dropped."""
+        return Due(min(super().next_due().stable, *(side.next_due for side in self._sides)))
 
     def live(self) -> int:
         """Return the number of events that are kept."""

@@ -18,6 +18,7 @@ from lmerge.core.calendar import Calendar
 from lmerge.core.elements import INF, NEG_INF
 from lmerge.temporal.changes import Change, Lifetime
 from lmerge.temporal.event_index import EventIndex
+from lmerge.temporal.operators.lifetimes import plus
 from lmerge.temporal.operators.operator import row_of_state, state_of_row
 from lmerge.temporal.values import OrderKey, Values
 
@@ -111,6 +112,11 @@ class JoinSide:
                 if self.reports:
                     self._forget_end(*event)
                 yield key, event
+
+    @property
+    def next_due(self) -> int:
+        """The first time at which an event can be dropped, if both stable points have reached it."""
+        return plus(self._due.first_due(), 1)
 
     @property
     def first_start(self) -> int:

@@ -16,11 +16,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
-from lmerge.core.elements import NEG_INF
+from lmerge.core.elements import INF, NEG_INF
 from lmerge.temporal.changes import Change, Delta, Lifetime, merged, ordered
 from lmerge.temporal.values import OrderKey, canonical_float
+
+
+class Due(NamedTuple):
+    """Until when time alone makes no difference to an operator: see ``PlanOperator.next_due``."""
+
+    stable: int
+    mark: int = INF
 
 
 class PlanOperator(ABC):
@@ -70,9 +77,23 @@ class PlanOperator(ABC):
     def check(self) -> None:  # noqa: B027  (an operator without state has nothing to assert)
         """Assert the invariants of the state. Tests call it after each step."""
 
+    def next_due(self) -> Due:
+        """Return until when the operator need not see time, if nothing changes.
+
+        As long as the least stable point of its inputs is below ``stable`` and the watermark below ``mark``, it emits
+        nothing and drops nothing, and its output's stable point is that of an operator without events. A time that it
+        has reached means the next one. An operator that does not state it is due at every time.
+        """
+        return Due(NEG_INF, NEG_INF)
+
     def live(self) -> int:
         """Return the number of events that the operator keeps."""
         return 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the operator is as one that has had no events."""
+        return not self.live()
 
     @property
     def skipped(self) -> int:

@@ -24,7 +24,8 @@ from sortedcontainers import SortedList
 from lmerge.core.calendar import Calendar, Node
 from lmerge.core.elements import INF, NEG_INF
 from lmerge.temporal.changes import Change, Delta, Lifetime
-from lmerge.temporal.operators.operator import PlanOperator, row_of_state, state_of_row
+from lmerge.temporal.operators.lifetimes import plus
+from lmerge.temporal.operators.operator import Due, PlanOperator, row_of_state, state_of_row
 from lmerge.temporal.values import OrderKey
 
 Alter: TypeAlias = Callable[[int, int], tuple[int, int]]
@@ -67,6 +68,16 @@ class SkippedEvents:
         if self.until > NEG_INF:
             changes = [one for change in changes if (one := self._passed(change)) is not None]
         return Delta(changes, None if delta.stable is None else self._move_stable(delta.stable), delta.mark)
+
+    @property
+    def next_due(self) -> int:
+        """The first stable point at which something is forgotten, or what is left out holds the stable point."""
+        due = plus(self._calendar.first_due(), 1)
+        if self._free > self._passed_on:
+            due = min(due, self._stable + 1)
+        if self._holds and self._holds[0] >= self._stable:
+            due = min(due, self._holds[0] + 1)
+        return due
 
     def state(self) -> dict[str, Any]:
         """Return what is left out, as plain values."""
@@ -144,11 +155,16 @@ class SkippedEvents:
         for node in due:
             if node[0] is not None:
                 self._drop(node)
-        free = min(self._stable, self._holds[0]) if self._holds else self._stable
+        free = self._free
         if free <= self._passed_on:
             return None
         self._passed_on = free
         return free
+
+    @property
+    def _free(self) -> int:
+        """The stable point that can be passed on."""
+        return min(self._stable, self._holds[0]) if self._holds else self._stable
 
 
 class SkippingOperator(PlanOperator):
@@ -184,6 +200,10 @@ class SkippingOperator(PlanOperator):
     def skip_until(self) -> int:
         """The time before which the events that are left out end."""
         return self.fast_forwarded
+
+    def next_due(self) -> Due:
+        """Return the first stable point that makes a difference to what is left out."""
+        return Due(min((skip.next_due for skip in self._skips if skip is not None), default=INF))
 
     def live(self) -> int:
         """Return the number of events that are left out and can still come."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lmerge.core.elements import NEG_INF
+from lmerge.core.elements import INF, NEG_INF
 from lmerge.temporal.changes import Delta
 from lmerge.temporal.errors import PlanError
-from lmerge.temporal.operators.operator import PlanOperator
+from lmerge.temporal.operators.operator import Due, PlanOperator
 from lmerge.temporal.values import OrderKey
 
 
@@ -35,6 +35,10 @@ class UnionOperator(PlanOperator):
                 self._stables[at] = max(self._stables[at], delta.stable)
                 moved = True
         return self._emit_merged(changes, min(self._stables) if moved else None)
+
+    def next_due(self) -> Due:
+        """Return that time makes no difference."""
+        return Due(INF)
 
     def state(self) -> dict[str, Any]:
         """Return what the operator has to know to go on, as plain values."""

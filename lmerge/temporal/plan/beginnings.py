@@ -28,6 +28,8 @@ from lmerge.temporal.errors import PlanError
 from lmerge.temporal.operators.join import JoinKind
 from lmerge.temporal.operators.lifetimes import plus
 from lmerge.temporal.plan.applying import ApplyNode
+from lmerge.temporal.plan.compiling import in_order
+from lmerge.temporal.plan.groups import GroupApplyNode
 from lmerge.temporal.plan.joins import AsOfJoinNode, JoinNode
 from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.plan.ranking import TopNode
@@ -162,6 +164,18 @@ def _of_grid(window: Hopping, stamp: Stamp, t: int) -> Opening:
     return Opening(StreamBeginning(min(INF, first + window.size)), since)
 
 
+def _of_groups(node: PlanNode, inputs: Sequence[StreamBeginning]) -> Opening | None:
+    """Return how a sub-plan of groups begins: as its nodes do, but nothing leaves wrong results out between them."""
+    assert isinstance(node, GroupApplyNode)
+    found: dict[PlanNode, Opening] = {node.group: Opening(inputs[0])}
+    for one in in_order([node.plan]):
+        if one != node.group:
+            if any(found[read].since > NEG_INF for read in one.reads):
+                return None
+            found[one] = opening(one, [found[read].begins for read in one.reads])
+    return found[node.plan]
+
+
 def _from_start(t: int) -> Opening:
     return Opening(StreamBeginning(t, by_end=False), since=t)
 
@@ -176,6 +190,7 @@ _RULES: Final[Mapping[type[PlanNode], _Rule]] = {
     CleanseNode: _as_the_input,
     LifetimeNode: _of_lifetime,
     UnionNode: _of_union,
+    GroupApplyNode: _of_groups,
     JoinNode: _of_join,
     AsOfJoinNode: _of_as_of,
     EdgesNode: _of_edges,

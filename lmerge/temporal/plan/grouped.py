@@ -17,6 +17,7 @@ from lmerge.temporal.modules.kinds import OperatorModule
 from lmerge.temporal.modules.registry import MODULES, Declared
 from lmerge.temporal.plan.applying import ApplyNode
 from lmerge.temporal.plan.calls import CallParameters, WindowCall, constant
+from lmerge.temporal.plan.groups import GroupApplyNode, GroupInputNode
 from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.plan.ranking import TopNode
 from lmerge.temporal.plan.windows import AggregateNode, WindowPolicies
@@ -60,6 +61,18 @@ class Grouped(Generic[S]):
     def sessions(self, gap: int) -> Windowed[S]:
         """Return a group's runs of events in which the next one starts at most ``gap`` behind all ends so far."""
         return self.over(Sessions(gap))
+
+    def apply(self, sub_plan: Callable[[S], S], *, keys: bool = True) -> S:
+        """Return the results of a sub-plan for each group: ``apply(lambda group: group.edges().extend(5))``.
+
+        ``sub_plan`` is called once, with the stream of a group, and returns a stream of it. ``keys``: whether the
+        group's key comes before its columns, which may not have the name of a key then.
+        """
+        result = sub_plan(self.stream(GroupInputNode.of_stream(self.node)))
+        node = getattr(result, "node", None)
+        if not isinstance(node, PlanNode):
+            raise PlanError(f"a sub-plan returns a stream, not {result!r:.64}")
+        return self.stream(GroupApplyNode((self.node,), "", self.keys, node, keys))
 
     def over(self, window: WindowKind) -> Windowed[S]:
         """Return windows of any kind."""

@@ -2,7 +2,8 @@
 
 ``{"lmerge_plan": 1, "nodes": [NODE, ...], "outputs": {NAME: ID, ...}}``. A node is ``{"id": ID, "kind": KIND, "reads":
 [ID, ...], "label": NAME, ...}``, with the fields of its kind, behind all nodes that it reads. What is read back equals
-what was written. A plan holds no code: functions and modules are named, with their versions.
+what was written. A plan holds no code: functions and modules are named, with their versions. A node that runs a plan
+for itself, such as that of each group, has it as ``plan``, with the output ``result``.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from lmerge.errors import LmergeError
 from lmerge.temporal.errors import PlanError
 from lmerge.temporal.plan.applying import ApplyNode
 from lmerge.temporal.plan.compiling import in_order
+from lmerge.temporal.plan.groups import GroupApplyNode, GroupInputNode
 from lmerge.temporal.plan.joins import AsOfJoinNode, JoinNode
 from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.plan.ranking import TopNode
@@ -25,6 +27,7 @@ from lmerge.temporal.plan.windows import AggregateNode
 
 VERSION: Final = 1
 _MARK: Final = "lmerge_plan"
+_RESULT: Final = "result"
 
 KINDS: Final[Mapping[str, type[PlanNode]]] = {
     node.kind: node
@@ -37,6 +40,8 @@ KINDS: Final[Mapping[str, type[PlanNode]]] = {
         CoalesceNode,
         CleanseNode,
         UnionNode,
+        GroupInputNode,
+        GroupApplyNode,
         JoinNode,
         AsOfJoinNode,
         AggregateNode,
@@ -54,7 +59,8 @@ def plan_to_json(outputs: Mapping[str, PlanNode]) -> dict[str, Any]:
     nodes = []
     for node in order:
         common = {"id": ids[node], "kind": node.kind, "reads": [ids[read] for read in node.reads]}
-        nodes.append(common | ({"label": node.label} if node.label else {}) | node.fields())
+        inner = {} if node.inner is None else {"plan": plan_to_json({_RESULT: node.inner})}
+        nodes.append(common | ({"label": node.label} if node.label else {}) | node.fields() | inner)
     return {_MARK: VERSION, "nodes": nodes, "outputs": {name: ids[node] for name, node in outputs.items()}}
 
 
@@ -104,12 +110,14 @@ def _read(fields: object, found: dict[str, PlanNode]) -> None:
     inputs = [found[read] for read in reads]
     own = {key: value for key, value in fields.items() if key not in _COMMON}
     try:
+        if "plan" in own:
+            own["plan"] = plan_from_json(own["plan"])[_RESULT]
         node = KINDS[kind].of_fields(inputs, label, own)
     except LmergeError as problem:
         raise PlanError(f"{where}: {problem}") from None
     except (KeyError, TypeError, ValueError, AttributeError) as problem:
         raise PlanError(f"{where}: its fields are not those of {kind!r}: {problem!r:.200}") from None
-    unknown = own.keys() - node.fields().keys()
+    unknown = own.keys() - node.fields().keys() - (set() if node.inner is None else {"plan"})
     if unknown:
         raise PlanError(f"{where}: {kind} has no field {min(unknown)!r:.64}")
     found[name] = node

@@ -49,6 +49,11 @@ class PlanNode(ABC):
         """Return the node with these parameters. Raises PlanError."""
 
     @property
+    def inner(self) -> PlanNode | None:
+        """The result of a plan that the node runs for itself, such as that of each group."""
+        return None
+
+    @property
     def input_schema(self) -> Schema:
         """The columns of the only stream that it reads."""
         (read,) = self.reads

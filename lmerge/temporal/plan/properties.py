@@ -11,7 +11,7 @@ of one start in one batch (``is_tied``), and operators event by event keep that.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -28,10 +28,11 @@ from lmerge.core.properties import (
     closure,
 )
 from lmerge.temporal.expressions.injectivity import kept_columns
-from lmerge.temporal.expressions.properties import columns_read
+from lmerge.temporal.expressions.properties import columns_read, plain_column
 from lmerge.temporal.operators.join import JoinKind
 from lmerge.temporal.plan.applying import ApplyNode
 from lmerge.temporal.plan.compiling import chains_of, in_order
+from lmerge.temporal.plan.groups import GroupApplyNode, GroupInputNode
 from lmerge.temporal.plan.joins import AsOfJoinNode, JoinNode
 from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.plan.ranking import TopNode
@@ -57,10 +58,16 @@ class Derived:
     is_tied: bool = False
 
 
-def derive(node: PlanNode) -> dict[PlanNode, Derived]:
-    """Return what every node of a plan promises, in the order of their computation."""
+def derive(node: PlanNode, group: Derived | None = None) -> dict[PlanNode, Derived]:
+    """Return what every node of a plan promises, in the order of their computation.
+
+    ``group``: what the stream of a group promises, if the plan is one for each group.
+    """
     found: dict[PlanNode, Derived] = {}
     for one in in_order([node]):
+        if isinstance(one, GroupInputNode) and group is not None:
+            found[one] = group
+            continue
         made = _RULES[type(one)](one, [found[read] for read in one.reads])
         promises = closure(made.promises)
         # Strictly ordered: starts alone are unique.
@@ -81,17 +88,22 @@ def explain(node: PlanNode) -> str:
     Then come the nodes that are computed in one pass, those that several others read and that are computed once, and
     the rewrites that make the plan do less, each with the nodes before and after it.
     """
-    lines = []
-    for one, derived in derive(node).items():
-        names = ", ".join(sorted(derived.promises)) or "nothing"
-        lines += [f"{one.shown}", f"    promises {names}: {derived.reason}"]
-        lines += [f"    {declared}" for declared in declarations(one)]
     choice = algorithm_of(node)
-    lines.append(f"algorithm {choice.case.algorithm}: {choice.reason}")
+    lines = [*_explained(derive(node)), f"algorithm {choice.case.algorithm}: {choice.reason}"]
     lines += [f"one pass: {', '.join(one.shown for one in chain)}" for _, chain in chains_of([node]) if len(chain) > 1]
     readers = Counter(read for one in in_order([node]) for read in one.reads)
     lines += [f"computed once for {count} readers: {one.shown}" for one, count in readers.items() if count > 1]
     return "\n".join([*lines, *(f"rewrite {applied}" for applied in rewrite(node)[1])])
+
+
+def _explained(plan: Mapping[PlanNode, Derived]) -> Iterator[str]:
+    for one, derived in plan.items():
+        yield one.shown
+        yield f"    promises {', '.join(sorted(derived.promises)) or 'nothing'}: {derived.reason}"
+        yield from (f"    {declared}" for declared in declarations(one))
+        if isinstance(one, GroupApplyNode):
+            inner = derive(one.plan, _of_group(one, plan[one.reads[0]]))
+            yield from (f"    ╎ {line}" for line in _explained(inner))
 
 
 def declarations(node: PlanNode) -> list[str]:
@@ -201,6 +213,22 @@ def _of_as_of(node: PlanNode, inputs: Sequence[Derived]) -> Derived:
     return Derived(left.promises & {KEY}, reason, left.key)
 
 
+def _of_group(node: GroupApplyNode, given: Derived) -> Derived:
+    """Return what the stream of one group promises; what it is grouped by is the same in all of its rows."""
+    kept = _kept(given, "the events of a group keep what the stream promises")
+    return replace(kept, key=kept.key - {plain_column(key) for _, key in node.keys})
+
+
+def _of_group_apply(node: PlanNode, inputs: Sequence[Derived]) -> Derived:
+    assert isinstance(node, GroupApplyNode)
+    one = derive(node.plan, _of_group(node, inputs[0]))[node.plan]
+    kept = one.promises & {INSERT_ONLY, KEY}
+    if not node.has_keys:
+        return Derived(kept - {KEY}, "groups emit in no common order, and can have the same events")
+    keys = frozenset(name for name, _ in node.keys)
+    return Derived(kept, "groups emit in no common order; the key of each group is in its rows", one.key | keys)
+
+
 def _of_windows(node: PlanNode, inputs: Sequence[Derived]) -> Derived:
     assert isinstance(node, WindowNode)
     promises, reason = promises_of_windows(node, inputs[0].promises)
@@ -217,6 +245,8 @@ _RULES: Final[Mapping[type[PlanNode], Rule]] = {
     CoalesceNode: _of_coalesce,
     CleanseNode: _of_cleanse,
     UnionNode: _of_union,
+    GroupInputNode: _of_source,
+    GroupApplyNode: _of_group_apply,
     JoinNode: _of_join,
     AsOfJoinNode: _of_as_of,
     AggregateNode: _of_windows,

@@ -12,11 +12,12 @@ from lmerge.temporal.expressions.safety import can_fail
 from lmerge.temporal.expressions.tree import ColumnReference, Node
 from lmerge.temporal.operators.join import JoinKind
 from lmerge.temporal.plan.applying import ApplyNode
+from lmerge.temporal.plan.groups import GroupApplyNode
 from lmerge.temporal.plan.joins import JoinNode
 from lmerge.temporal.plan.nodes import PlanNode
-from lmerge.temporal.plan.rules import IsShared, PlanRule
+from lmerge.temporal.plan.rules import IsShared, PlanRule, stops_alike
 from lmerge.temporal.plan.spans import SelectNode
-from lmerge.temporal.plan.windows import WindowNode
+from lmerge.temporal.plan.windows import AggregateNode, WindowNode
 from lmerge.temporal.windows.kinds import Hopping
 from lmerge.temporal.windows.policies import Form, Stamp
 
@@ -31,6 +32,21 @@ def groups_apart(node: PlanNode, is_shared: IsShared) -> PlanNode | None:
     if not isinstance(node, ApplyNode) or node.is_apart or not isinstance(node.window, Hopping):
         return None
     return replace(node, is_apart=True) if node.declared.per_group and not node.call.takes_empty else None
+
+
+def group_windows(node: PlanNode, is_shared: IsShared) -> PlanNode | None:
+    """Compute the windows of each group as windows by the group's key.
+
+    A user's module sees the key of its group, which a group alone does not have.
+    """
+    if not isinstance(node, GroupApplyNode) or not node.has_keys or node.plan.reads != (node.group,):
+        return None
+    windows = node.plan
+    if not isinstance(windows, AggregateNode) or any(call.module is not None for _, call in windows.calls):
+        return None
+    if isinstance(windows.window, Hopping) and not stops_alike(node.reads[0]):
+        return None
+    return replace(windows, reads=node.reads, label=node.label or windows.label, keys=(*node.keys, *windows.keys))
 
 
 def time_bound(node: PlanNode, is_shared: IsShared) -> PlanNode | None:
@@ -98,6 +114,8 @@ def in_form(form: Form) -> PlanRule:
 
     return of_form
 
+
+GROUPING: Final[Mapping[str, PlanRule]] = {"group-windows": group_windows}
 
 MODULES_DECLARE: Final[Mapping[str, PlanRule]] = {"groups-apart": groups_apart, "time-bound": time_bound}
 

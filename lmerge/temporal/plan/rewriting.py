@@ -13,6 +13,7 @@ filter-below-...    a filter, or those of its conjuncts for which that is so, co
 ...join             a join: columns of one side, of which all events are in the output only as pairs
 ...window           windows by groups: columns that are keys
 ...module           a user's operator on a grid that declares ``filter_commutes``
+group-windows       a sub-plan of each group that is windows with aggregates is windows by the group's key
 groups-apart        a user's operator on a grid that declares ``per_group`` is computed for each of these groups alone
 time-bound          a user's operator on a grid that declares ``time_bound`` is stable where its input is
 join-order          (a join b) join c is a join (b join c), where c is joined with b
@@ -32,14 +33,15 @@ from typing import Final, NamedTuple
 
 from lmerge.temporal.errors import PlanError
 from lmerge.temporal.plan.compiling import in_order
+from lmerge.temporal.plan.groups import GroupApplyNode
 from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.plan.pushing import PUSHING
-from lmerge.temporal.plan.reordering import DIFFERING, MODULES_DECLARE
+from lmerge.temporal.plan.reordering import DIFFERING, GROUPING, MODULES_DECLARE
 from lmerge.temporal.plan.rules import PlanRule
 
-REWRITES: Final[Mapping[str, PlanRule]] = {**PUSHING, **MODULES_DECLARE, **DIFFERING}
+REWRITES: Final[Mapping[str, PlanRule]] = {**PUSHING, **GROUPING, **MODULES_DECLARE, **DIFFERING}
 
-BETTER: Final = (*PUSHING, *MODULES_DECLARE)
+BETTER: Final = (*PUSHING, *GROUPING, *MODULES_DECLARE)
 """The rewrites that make a plan do less."""
 
 
@@ -102,7 +104,13 @@ class _Rewriting:
         return found
 
     def _over(self, node: PlanNode, reads: list[PlanNode]) -> PlanNode:
-        return node if tuple(reads) == node.reads else replace(node, reads=tuple(reads))
+        over = node if tuple(reads) == node.reads else replace(node, reads=tuple(reads))
+        if not isinstance(over, GroupApplyNode):
+            return over
+        inside = _Rewriting(self._rules, [over.plan])
+        plan = inside.of(over.plan)
+        self.applied += inside.applied
+        return over if plan == over.plan else replace(over, plan=plan)
 
     def _applied(self, node: PlanNode) -> PlanNode:
         """Return a node over what is rewritten already, rewritten itself."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from lmerge.temporal.operators.join import JoinKind
+from lmerge.temporal.plan.groups import GroupInputNode
 from lmerge.temporal.plan.joins import AsOfJoinNode, JoinNode
 from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.plan.shaping import CleanseNode, CoalesceNode, EdgesNode
@@ -38,6 +39,7 @@ def _all_end(node: PlanNode) -> bool:
     """Whether no event is without an end."""
     below = [_all_end(read) for read in node.reads]
     if isinstance(node, SourceNode):
+        # What the stream of a group is made of is in the plan around it.
         return node.shape is SourceShape.POINT
     if isinstance(node, LifetimeNode):
         return node.alteration in ("set_duration", "clip_duration", "at_end") or all(below)
@@ -56,6 +58,8 @@ def _all_end(node: PlanNode) -> bool:
 def _ends_by_watermark(node: PlanNode) -> bool:
     """Whether no event ends behind the watermark of sources that have ended."""
     below = all(map(_ends_by_watermark, node.reads))
+    if isinstance(node, GroupInputNode):
+        return False
     if isinstance(node, LifetimeNode):
         return node.alteration in ("shift", "clip_duration") and below
     if isinstance(node, EdgesNode):

@@ -20,6 +20,9 @@ def _lines(node: PlanNode, seen: dict[PlanNode, int], first: str, rest: str) -> 
         return
     seen[node] = len(seen)
     yield f"{first}{name}{node.shown}"
+    if node.inner is not None:
+        bar = "│  " if node.reads else "   "
+        yield from _lines(node.inner, {}, f"{rest}{bar}╎  ", f"{rest}{bar}╎  ")
     for read in node.reads[:-1]:
         yield from _lines(read, seen, f"{rest}├─ ", f"{rest}│  ")
     for read in node.reads[-1:]:
@@ -40,6 +43,8 @@ def mermaid(outputs: Mapping[str, PlanNode], notes: Mapping[PlanNode, Sequence[s
     ids = {node: f"n{at}" for at, node in enumerate(order, 1)}
     lines = ["flowchart TD"]
     for node in order:
+        if node.inner is not None:
+            lines += _subgraph(node.inner, ids[node])
         title = f"<b>{_escaped(node.label)}</b><br/>" if node.label and node.reads else ""
         counted = "".join(f"<br/>{_escaped(line)}" for line in (notes or {}).get(node, ()))
         lines.append(f'    {ids[node]}["{title}{_escaped(node.shown)}{counted}"]')
@@ -48,6 +53,20 @@ def mermaid(outputs: Mapping[str, PlanNode], notes: Mapping[PlanNode, Sequence[s
         lines.append(f'    out{at}(["{_escaped(name)}"])')
         lines.append(f"    {ids[node]} --> out{at}")
     return "\n".join(lines) + "\n"
+
+
+def _subgraph(inner: PlanNode, name: str) -> Iterator[str]:
+    """Yield the plan that a node runs for itself, as a box that leads to it."""
+    order = in_order([inner])
+    ids = {node: f"{name}_{at}" for at, node in enumerate(order, 1)}
+    yield f"    subgraph {name}_plan[for each group]"
+    for node in order:
+        if node.inner is not None:
+            yield from _subgraph(node.inner, ids[node])
+        yield f'    {ids[node]}["{_escaped(node.shown)}"]'
+        yield from (f"    {ids[read]} --> {ids[node]}" for read in node.reads)
+    yield "    end"
+    yield f"    {name}_plan -.-> {name}"
 
 
 def _escaped(text: str) -> str:

@@ -254,7 +254,7 @@ class Stream:
     # Windows.
 
     def group_by(self, *keys: Expression | str, **computed: Operand) -> GroupedStream:
-        """Return the stream in groups of equal keys, to be cut into windows."""
+        """Return the stream in groups of equal keys, to be cut into windows, or for a sub-plan (``apply``)."""
         return Grouped(self.node, grouping_keys(keys, computed), Stream)
 
     def tumbling(self, size: int, *, offset: int = 0, since: int | None = None) -> WindowedStream:

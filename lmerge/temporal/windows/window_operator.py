@@ -23,7 +23,7 @@ from lmerge.core.calendar import Calendar, Node
 from lmerge.core.elements import INF, NEG_INF
 from lmerge.temporal.changes import Change, Delta, differences
 from lmerge.temporal.errors import ModuleViolation
-from lmerge.temporal.operators.operator import row_of_state
+from lmerge.temporal.operators.operator import Due, row_of_state
 from lmerge.temporal.operators.skipping import SkippedEvents, SkippingOperator
 from lmerge.temporal.values import OrderKey, Values
 from lmerge.temporal.windows.count_group import CountGroup
@@ -106,6 +106,27 @@ class WindowOperator(SkippingOperator):
         if t == NEG_INF or not isinstance(kind, Hopping) or self._rules.stamp in (Stamp.UNCHANGED, Stamp.TIME_BOUND):
             return NEG_INF
         return max(NEG_INF, min(INF, kind.first_over(t - 1) + 1))
+
+    def next_due(self) -> Due:
+        """Return the first stable point and watermark at which a window moves, or begins to hold the stable point."""
+        stable = min(super().next_due().stable, self._by_stable.first_due())
+        mark = self._by_mark.first_due()
+        kind = self._rules.kind
+        if self._going_on and isinstance(kind, Hopping):
+            mark = min(mark, kind.start_above(self._begun))
+        free = self._output_stable()
+        if free is not None and free > self.stable:
+            stable = min(stable, self._input_stable + 1)
+        if self._open:
+            holds_from = self._holds_from(self._open[0])
+            if holds_from > self._input_stable:
+                stable = min(stable, holds_from)
+        return Due(stable, mark)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is no group."""
+        return not self._groups and super().is_idle
 
     def live(self) -> int:
         """Return the number of live events."""
@@ -372,6 +393,15 @@ class WindowOperator(SkippingOperator):
             if stamp is Stamp.POINT_AT_END:
                 stable += kind.size - 1
         return min(stable, INF, self._open[0] if self._open else INF)
+
+    def _holds_from(self, at: int) -> int:
+        """Return the first stable point of the input at which a window that holds at ``at`` holds the output's."""
+        kind, stamp = self._rules.kind, self._rules.stamp
+        if not isinstance(kind, Hopping) or stamp is Stamp.TIME_BOUND:
+            return at + 1
+        # Then every window that could be emitted at or before ``at`` has ended.
+        last = at - kind.size + 1 if stamp is Stamp.POINT_AT_END else at
+        return kind.start_above(last) - kind.hop + kind.size
 
 
 def _up_to(calendar: Calendar, t: int) -> list[Node]:
