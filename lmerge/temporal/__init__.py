@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         var_samp,
     )
     from lmerge.temporal.plan.grouped import aggregate, count, method_of, module
+    from lmerge.temporal.plan.joining import join
     from lmerge.temporal.plan.stream import DAY, HOUR, MINUTE, SECOND, Stream, source
 
 __all__ = [
@@ -57,6 +58,7 @@ __all__ = [
     "greatest",
     "last",
     "least",
+    "join",
     "lit",
     "max",
     "median",
@@ -78,6 +80,7 @@ __all__ = [
 _PLACES: Final = {
     "expressions.surface": ("col", "concat", "greatest", "least", "lit", "when"),
     "plan.grouped": ("aggregate", "count", "method_of", "module"),
+    "plan.joining": ("join",),
     "plan.stream": ("DAY", "HOUR", "MINUTE", "SECOND", "Stream", "source"),
 }
 _AGGREGATING: Final = "plan.aggregating"

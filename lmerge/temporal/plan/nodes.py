@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import fields as dataclass_fields
 from typing import Any, ClassVar
 
 from lmerge.temporal.operators.operator import PlanOperator
@@ -24,6 +25,38 @@ class PlanNode(ABC):
 
     reads: tuple[PlanNode, ...]
     label: str
+
+    def __init_subclass__(cls) -> None:
+        # Before the decorator, which keeps what a class has.
+        super().__init_subclass__()
+        setattr(cls, "__hash__", PlanNode.__hash__)  # noqa: B010  (a type checker takes it for a method's override)
+        setattr(cls, "__eq__", PlanNode.__eq__)  # noqa: B010
+
+    def __hash__(self) -> int:
+        """Return the hash of the fields, computed once: a diamond of diamonds has exponentially many paths."""
+        found: int | None = self.__dict__.get("_hash")
+        if found is None:
+            found = hash((type(self), self.reads, _own_values(self)))
+            object.__setattr__(self, "_hash", found)
+        return found
+
+    def __eq__(self, other: object) -> bool:
+        """Whether two nodes have the same fields; each pair of nodes below them is compared once."""
+        if not isinstance(other, PlanNode):
+            return NotImplemented
+        left: list[tuple[PlanNode, PlanNode]] = [(self, other)]
+        seen: set[tuple[int, int]] = set()
+        while left:
+            one, two = left.pop()
+            if one is two or (id(one), id(two)) in seen:
+                continue
+            if type(one) is not type(two) or hash(one) != hash(two) or _own_values(one) != _own_values(two):
+                return False
+            if len(one.reads) != len(two.reads):
+                return False
+            seen.add((id(one), id(two)))
+            left += zip(one.reads, two.reads, strict=True)
+        return True
 
     @property
     @abstractmethod
@@ -63,3 +96,8 @@ class PlanNode(ABC):
     def title(self) -> str:
         """Its label, or its kind."""
         return self.label or self.kind
+
+
+def _own_values(node: PlanNode) -> tuple[Any, ...]:
+    """Return the fields of a node, but for what it reads."""
+    return tuple(getattr(node, one.name) for one in dataclass_fields(node) if one.name != "reads")
