@@ -31,8 +31,8 @@ DEFECTS = (
     Defect(
         "feedback: the stable point passes an event that can still come",
         f"{OPERATORS}/skipping.py",
-        "        free = min(self._stable, self._holds[0]) if self._holds else self._stable\n",
-        "        free = self._stable\n",
+        "        return min(self._stable, self._holds[0]) if self._holds else self._stable\n",
+        "        return self._stable\n",
         f"{SPAN}::test_the_stable_point_waits_for_a_live_event_that_is_left_out",
     ),
     Defect(
@@ -311,8 +311,8 @@ DEFECTS = (
     Defect(
         "cleanse: an event overtakes a live one that starts before it",
         f"{OPERATORS}/cleanse.py",
-        "        free = min(self._input_stable, self._starts[0]) if self._starts else self._input_stable\n",
-        "        free = self._input_stable\n",
+        "        return min(self._input_stable, self._starts[0]) if self._starts else self._input_stable\n",
+        "        return self._input_stable\n",
         f"{COALESCE}::test_the_output_is_ordered_inserts",
     ),
     Defect(

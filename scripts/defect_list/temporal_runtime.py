@@ -390,15 +390,15 @@ DEFECTS = (
     Defect(
         "history: a batch's stable point passes the next one",
         "lmerge/temporal/arrow_tables.py",
-        "        yield Delta(batch, following[0].vs if following else INF, batch[-1].vs)\n",
-        "        yield Delta(batch, following[0].vs + 1 if following else INF, batch[-1].vs)\n",
+        "            yield Delta(batch, following[0].vs, batch[-1].vs)\n",
+        "            yield Delta(batch, following[0].vs + 1, batch[-1].vs)\n",
         f"{ARROW}::test_history_gives_the_table_of_a_live_run",
     ),
     Defect(
         "history: nothing is freed before the end",
         "lmerge/temporal/arrow_tables.py",
-        "        yield Delta(batch, following[0].vs if following else INF, batch[-1].vs)\n",
-        "        yield Delta(batch, None if following else INF, batch[-1].vs)\n",
+        "            yield Delta(batch, following[0].vs, batch[-1].vs)\n",
+        "            yield Delta(batch, None, batch[-1].vs)\n",
         f"{ARROW}::test_a_history_is_read_in_batches_that_free_what_is_final",
     ),
     Defect(
