@@ -55,6 +55,8 @@ MEASURES: Final[dict[str, tuple[str, ...]]] = {
     "spark_source": _SPARK,
     "status_page": _SERVICE,
     "subscribers": _SERVICE,
+    "temporal_costs": _TEMPORAL,
+    "temporal_operators": _TEMPORAL,
     "up": (*_SERVICE, "lmerge_controller", "lmerge_replicas", "examples/flights.yaml"),
 }
 # A comparison of two commits is no figure of the present one.

@@ -292,6 +292,14 @@ class Limit:
         """Probe for every element. Returns how many keys were new."""
 
 @final
+class CountLimit:
+    """One hash-table probe and one addition per key: the minimal work of any count by key."""
+
+    def __init__(self) -> None: ...
+    def apply(self, keys: bytes) -> int:
+        """Count keys, 64-bit integers in native order. Returns how many different ones there were."""
+
+@final
 class Digests:
     """``lmerge.core.divergence.digests.PythonDigests`` on columns."""
 

@@ -30,7 +30,7 @@ mod _native {
     #[pymodule_export]
     use super::digests::Digests;
     #[pymodule_export]
-    use super::limit::Limit;
+    use super::limit::{CountLimit, Limit};
     #[pymodule_export]
     use super::rows::{ArrowBatch, Rows};
     #[pymodule_export]

@@ -14,12 +14,14 @@
 //! | `plain`, `plain_rows`, `failure` | state as plain values, and rows in it; what ends a step |
 //! | `calendar`, `sorted` | what is due at a stable; sorted multisets |
 //! | `expressions` | scalar expressions over columns |
+//! | `limit` | the least work of a count by key, for the bench |
 
 pub mod batch;
 pub mod calendar;
 pub mod changes;
 pub mod expressions;
 pub mod failure;
+pub mod limit;
 pub mod operator;
 pub mod operators;
 pub mod plain;
