@@ -133,7 +133,7 @@ def main() -> None:
     report = begin((__doc__ or "").splitlines()[0])
     latency(report, 2_000 if quick else 20_000)
     stables(report, (1_000, 20_000) if quick else (1_000, 100_000, 1_000_000))
-    memory(report, 5_000_000 if quick else 100_000_000)
+    memory(report, 2_000_000 if quick else 100_000_000)
     snapshots(report, 50_000 if quick else 1_000_000, 1 if quick else 3)
     if not quick:
         report.save("temporal_costs")
