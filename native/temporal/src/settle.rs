@@ -17,7 +17,7 @@ use crate::{Column, Kind};
 
 /// The batch in which no event changes twice, in the order of an output. `form`: of its rows.
 pub fn settled(batch: Batch, form: &RowForm) -> Batch {
-    if batch.vs.is_sorted_by(|one, other| one < other) && batch.old == batch.vs && ends_behind_starts(&batch) {
+    if batch.vs.is_sorted_by(|one, other| one < other) && are_inserts(&batch) {
         return batch;
     }
     let mut order: Vec<(i64, u32)> = batch.vs.iter().copied().zip(0..).collect();
@@ -40,8 +40,10 @@ pub fn settled(batch: Batch, form: &RowForm) -> Batch {
     out.batch(batch)
 }
 
-fn ends_behind_starts(batch: &Batch) -> bool {
-    batch.new.iter().zip(batch.vs.iter()).all(|(new, vs)| new > vs)
+/// Whether every change is an insert that is not empty.
+fn are_inserts(batch: &Batch) -> bool {
+    (batch.old.ptr_eq(&batch.vs) || batch.old == batch.vs)
+        && batch.new.iter().zip(batch.vs.iter()).all(|(new, vs)| new > vs)
 }
 
 /// Changes of a batch by number, with the ends that they get.

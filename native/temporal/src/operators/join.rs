@@ -1,12 +1,13 @@
 //! Joins of two streams: inner, left, right, full outer, anti. `lmerge/temporal/operators/join.py` has the rules.
 //!
 //! Rows are numbers of their side's arena, and a pair of events is a pair of numbers. What a step drops is released when
-//! its output has been made of these numbers. A predicate is evaluated for the pairs of one change together, once a step
-//! for each pair of rows.
+//! its output has been made of these numbers. A predicate is evaluated for the pairs of many changes together, once a
+//! step for each pair of rows.
 
 use std::sync::Arc;
 
 use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
 
 use super::join_side::{ByEnd, JoinInput, JoinKeys, JoinSide};
 use super::pairs::{MISSING, Pair, PairSide, pair_batch, paired};
@@ -22,6 +23,9 @@ use crate::{INF, NEG_INF, RowSchema};
 
 /// Pairs that a step compares at most, as in Python.
 pub const PAIRS_MAX: u64 = 10_000_000;
+
+/// Pairs of many changes that a predicate sees together: enough for its cost a call, and little memory.
+const AHEAD_MAX: usize = 1 << 16;
 
 /// The parts of the table by side and event: of a row and start, its key and the parts without a match.
 type Parts = HashMap<(u32, i64), (u32, Vec<(i64, i64)>), ahash::RandomState>;
@@ -128,21 +132,38 @@ impl Join {
         }
         let rows = self.sides[at].given.form.encode(&batch.columns);
         let keys = self.sides[at].given.key.keys(&batch.columns, batch.len());
-        for index in 0..keys.count {
-            let times = [batch.vs[index], batch.old[index], batch.new[index]];
-            self.take_change(at, rows.row(index).data(), keys.present(index), times)?;
+        let times = |index: usize| [batch.vs[index], batch.old[index], batch.new[index]];
+        let held: Vec<(u32, Option<u32>)> = (0..keys.count)
+            .map(|index| self.hold(at, rows.row(index).data(), keys.present(index)))
+            .collect();
+        if self.predicate.is_some() {
+            self.evaluate_ahead(
+                at,
+                held.iter()
+                    .enumerate()
+                    .map(|(index, &(row, key))| (row, key, times(index))),
+            );
+        }
+        for (index, (row, key)) in held.into_iter().enumerate() {
+            self.take_change(at, row, key, times(index))?;
         }
         keys.failure.map_or(Ok(()), Err)
     }
 
+    /// The numbers of a row and its key, held for this step.
+    fn hold(&mut self, at: usize, row: &[u8], key: Option<&[u8]>) -> (u32, Option<u32>) {
+        let row = self.sides[at].rows.hold(row);
+        let held = self.keys.hold(key.unwrap_or_default());
+        self.sides[at].dropped.push((row, held));
+        (row, key.map(|_| held))
+    }
+
     /// Push the changes of pairs, note the events whose unmatched parts may change, and keep the event.
-    fn take_change(&mut self, at: usize, row: &[u8], key: Option<&[u8]>, times: [i64; 3]) -> Result<(), Failure> {
+    fn take_change(&mut self, at: usize, row: u32, key: Option<u32>, times: [i64; 3]) -> Result<(), Failure> {
         let [vs, old, new] = times;
         let reports = self.sides[at].reports;
         let Some(key) = key else {
             if reports {
-                let row = self.sides[at].rows.hold(row);
-                self.sides[at].dropped.push((row, self.keys.hold(&[])));
                 self.changes.push(Change {
                     row: self.padded(at, row),
                     vs,
@@ -152,8 +173,6 @@ impl Join {
             }
             return Ok(());
         };
-        let (row, key) = (self.sides[at].rows.hold(row), self.keys.hold(key));
-        self.sides[at].dropped.push((row, key)); // the holds of this step
         if reports {
             self.note(at, key, row, vs)?;
         }
@@ -213,24 +232,51 @@ impl Join {
 
     /// Evaluate the predicate for the pairs of a row that this step has not had yet.
     fn evaluate(&mut self, at: usize, row: u32, events: &[ByEnd]) -> Result<(), Failure> {
-        let Some(predicate) = &self.predicate else {
-            return Ok(());
-        };
-        let mut pairs: Vec<Pair> = Vec::new();
+        let mut pairs = Vec::new();
         for event in events {
             let pair = paired(at, row, event.2);
-            if !self.matched.contains_key(&pair) && !pairs.contains(&pair) {
+            if let Entry::Vacant(place) = self.matched.entry(pair) {
+                place.insert(false);
                 pairs.push(pair);
             }
         }
-        if pairs.is_empty() {
-            return Ok(());
+        self.evaluate_pairs(&pairs)
+    }
+
+    /// Evaluate the predicate for pairs of many changes together. Where one fails, nothing has happened: the change
+    /// whose turn it is will fail.
+    fn evaluate_ahead(&mut self, at: usize, changes: impl Iterator<Item = (u32, Option<u32>, [i64; 3])>) {
+        let mut pairs = Vec::new();
+        for (row, key, [_, old, new]) in changes {
+            let Some(key) = key else { continue };
+            for event in self.keys.overlapping(key, 1 - at, old.min(new), old.max(new)) {
+                let pair = paired(at, row, event.2);
+                if let Entry::Vacant(place) = self.matched.entry(pair) {
+                    place.insert(false);
+                    pairs.push(pair);
+                }
+            }
+            if pairs.len() >= AHEAD_MAX {
+                break;
+            }
         }
+        if self.evaluate_pairs(&pairs).is_err() {
+            for pair in pairs {
+                self.matched.remove(&pair);
+            }
+        }
+    }
+
+    /// Note for which pairs the predicate is true.
+    fn evaluate_pairs(&mut self, pairs: &[Pair]) -> Result<(), Failure> {
+        let Some(predicate) = self.predicate.as_ref().filter(|_| !pairs.is_empty()) else {
+            return Ok(());
+        };
         let [left, right] = &self.sides;
         let mut columns = left.given.form.decode(pairs.iter().map(|pair| left.rows.get(pair.0)));
         columns.extend(right.given.form.decode(pairs.iter().map(|pair| right.rows.get(pair.1))));
         let kept = predicate.kept(&columns, pairs.len()).map_err(|error| error.failure)?;
-        self.matched.extend(pairs.into_iter().zip(kept.iter()));
+        self.matched.extend(pairs.iter().copied().zip(kept.iter()));
         Ok(())
     }
 
