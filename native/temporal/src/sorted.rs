@@ -4,73 +4,67 @@
 const CHUNK: usize = 256;
 
 /// Entries in ascending order; equal ones can be in it several times.
+///
+/// The first chunk stands apart: a small set is reached through one pointer, and keeps its memory when it is empty.
 #[derive(Clone, Debug)]
 pub struct Sorted<T> {
-    /// Without empty chunks.
-    chunks: Vec<Vec<T>>,
-    len: usize,
-    /// Kept, so that a set that is filled again needs no memory.
-    spare: Vec<T>,
+    first: Vec<T>,
+    /// Without empty chunks; none while the first chunk is empty.
+    rest: Vec<Vec<T>>,
 }
 
 impl<T> Default for Sorted<T> {
     fn default() -> Sorted<T> {
         Sorted {
-            chunks: Vec::new(),
-            len: 0,
-            spare: Vec::new(),
+            first: Vec::new(),
+            rest: Vec::new(),
         }
     }
 }
 
 impl<T: Ord + Copy> Sorted<T> {
+    /// The number of entries.
     pub fn len(&self) -> usize {
-        self.len
+        self.first.len() + self.rest.iter().map(Vec::len).sum::<usize>()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.first.is_empty()
     }
 
     pub fn first(&self) -> Option<T> {
-        self.chunks.first().map(|chunk| chunk[0])
+        self.first.first().copied()
     }
 
     pub fn last(&self) -> Option<T> {
-        self.chunks.last().map(|chunk| chunk[chunk.len() - 1])
+        self.rest.last().unwrap_or(&self.first).last().copied()
     }
 
     pub fn add(&mut self, entry: T) {
-        self.len += 1;
-        let at = self.chunk_of(&entry).min(self.chunks.len().saturating_sub(1));
-        let Some(chunk) = self.chunks.get_mut(at) else {
-            let mut chunk = std::mem::take(&mut self.spare);
-            chunk.push(entry);
-            self.chunks.push(chunk);
-            return;
-        };
+        let at = self.chunk_of(&entry).min(self.rest.len());
+        let chunk = self.chunk_mut(at);
         let place = chunk.partition_point(|other| *other < entry);
         chunk.insert(place, entry);
         if chunk.len() > CHUNK {
-            let rest = chunk.split_off(CHUNK / 2);
-            self.chunks.insert(at + 1, rest);
+            let second = chunk.split_off(CHUNK / 2);
+            self.rest.insert(at, second);
         }
     }
 
     /// Remove one copy of an entry. Returns whether there was one.
     pub fn remove(&mut self, entry: &T) -> bool {
         let at = self.chunk_of(entry);
-        let Some(chunk) = self.chunks.get_mut(at) else {
+        if at > self.rest.len() {
             return false;
-        };
+        }
+        let chunk = self.chunk_mut(at);
         let place = chunk.partition_point(|other| other < entry);
         if chunk.get(place) != Some(entry) {
             return false;
         }
         chunk.remove(place);
-        self.len -= 1;
         if chunk.is_empty() {
-            self.spare = self.chunks.remove(at);
+            self.drop_empty(at);
         }
         true
     }
@@ -78,50 +72,61 @@ impl<T: Ord + Copy> Sorted<T> {
     /// The entries from `start` on.
     pub fn from(&self, start: T) -> impl Iterator<Item = T> {
         let at = self.chunk_of(&start);
-        let place = self
-            .chunks
-            .get(at)
-            .map_or(0, |chunk| chunk.partition_point(|other| *other < start));
-        self.chunks[at.min(self.chunks.len())..]
-            .iter()
-            .flatten()
-            .copied()
-            .skip(place)
+        let chunk = if at == 0 {
+            self.first.as_slice()
+        } else {
+            self.rest.get(at - 1).map_or(&[][..], Vec::as_slice)
+        };
+        let place = chunk.partition_point(|other| *other < start);
+        let behind = &self.rest[at.min(self.rest.len())..];
+        chunk[place..].iter().chain(behind.iter().flatten()).copied()
     }
 
     pub fn iter(&self) -> impl Iterator<Item = T> {
-        self.chunks.iter().flatten().copied()
+        self.first.iter().chain(self.rest.iter().flatten()).copied()
     }
 
     /// Remove the entries before `end` and append them to `dropped`.
     pub fn drop_before(&mut self, end: &T, dropped: &mut Vec<T>) {
-        let before = dropped.len();
         let whole = self.chunk_of(end);
-        for chunk in self.chunks.drain(..whole) {
-            dropped.extend_from_slice(&chunk);
-            self.spare = chunk;
+        if whole > 0 {
+            dropped.append(&mut self.first);
+            self.rest.drain(..whole - 1).for_each(|chunk| dropped.extend(chunk));
+            self.drop_empty(0);
         }
-        if let Some(chunk) = self.chunks.first_mut() {
-            let place = chunk.partition_point(|other| other < end);
-            dropped.extend(chunk.drain(..place));
-        }
-        self.spare.clear();
-        self.len -= dropped.len() - before;
+        let place = self.first.partition_point(|other| other < end);
+        dropped.extend(self.first.drain(..place));
     }
 
-    /// Panic unless the entries are in order and counted.
+    /// Panic unless the entries are in order, and no chunk is empty but that of an empty set.
     pub fn check(&self) {
-        assert!(self.chunks.iter().all(|chunk| !chunk.is_empty()));
+        assert!(self.rest.iter().all(|chunk| !chunk.is_empty()));
+        assert!(self.rest.is_empty() || !self.first.is_empty());
         assert!(self.iter().is_sorted());
-        assert_eq!(self.iter().count(), self.len);
+    }
+
+    fn chunk_mut(&mut self, at: usize) -> &mut Vec<T> {
+        if at == 0 {
+            &mut self.first
+        } else {
+            &mut self.rest[at - 1]
+        }
+    }
+
+    /// Remove a chunk that has become empty.
+    fn drop_empty(&mut self, at: usize) {
+        if at > 0 {
+            self.rest.remove(at - 1);
+        } else if !self.rest.is_empty() {
+            self.first = self.rest.remove(0);
+        }
     }
 
     /// The first chunk that has an entry at or behind `entry`, or the number of chunks.
     fn chunk_of(&self, entry: &T) -> usize {
-        match self.chunks.as_slice() {
-            [] => 0,
-            [only] => usize::from(only[only.len() - 1] < *entry),
-            chunks => chunks.partition_point(|chunk| chunk[chunk.len() - 1] < *entry),
+        match self.first.last() {
+            Some(last) if last < entry => 1 + self.rest.partition_point(|chunk| chunk[chunk.len() - 1] < *entry),
+            _ => 0,
         }
     }
 }
