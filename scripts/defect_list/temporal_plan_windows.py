@@ -235,6 +235,13 @@ PROMISED = (
 
 REWRITTEN = (
     Defect(
+        "windows: time-bound results by watermark are bound before they are emitted",
+        f"{WINDOWS}/window_operator.py",
+        "                is_bound = self._rules.form is not Form.WATERMARK or start in group.emitted\n",
+        "                is_bound = True\n",
+        f"{REWRITES}::test_a_time_bound_module_has_the_same_table_in_every_form",
+    ),
+    Defect(
         "rewrites: a filter of the right side goes below a left join",
         f"{PLAN}/pushing.py",
         "    if how in (JoinKind.INNER, JoinKind.RIGHT):\n",

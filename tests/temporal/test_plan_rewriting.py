@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import pytest
 from plan_generator import RandomPlan, ended, random_history, random_plan, random_predicate
+from temporal_world import random_stream
 
 from lmerge.core.elements import INF
 from lmerge.temporal.changes import Change, Lifetime
@@ -22,6 +23,7 @@ from lmerge.temporal.plan.rewriting import BETTER, REWRITES, rewrite, rewrite_pl
 from lmerge.temporal.plan.showing import tree
 from lmerge.temporal.plan.stream import Stream, aggregate, count, method_of, module, source
 from lmerge.temporal.running import QueryRun, ResultTable
+from lmerge.temporal.windows.policies import Form
 from lmerge.wire.schema import SchemaLike
 
 NUMBERS = {"a": "int", "b": "int"}
@@ -215,6 +217,17 @@ def test_a_module_is_called_for_the_groups_that_it_declares() -> None:
     assert made.reads[0].shown == "filter col.a > 0"
 
 
+@pytest.mark.parametrize("form", list(Form))
+def test_a_time_bound_module_has_the_same_table_in_every_form(form: Form) -> None:
+    call = module("started_so_far")
+    own = numbers().tumbling(5).apply(call, form=form).node
+    bound = numbers().tumbling(5).apply(call, form=form, output="time-bound").node
+    for seed in range(60):
+        random_ = Random(seed)
+        history = [("numbers", item) for item in random_stream(random_, 16, rows=((0, 0), (1, 2)))]
+        assert tables({"out": bound}, history) == tables({"out": own}, history)
+
+
 def test_rewrites_are_shown_and_unknown_ones_are_named() -> None:
     query = numbers().group_by("a").tumbling(5).agg(n=count(), m=aggregate("max", col.b)).where(col.a > 0)
     assert explain(query.node).splitlines()[-1] == (
@@ -223,6 +236,8 @@ def test_rewrites_are_shown_and_unknown_ones_are_named() -> None:
     )
     with pytest.raises(PlanError, match="no rewrite 'faster'; there are merge-filters"):
         rewrite(query.node, ["faster"])
+    with pytest.raises(PlanError, match="one form, not those of form-eager and form-final"):
+        query.rewritten("form-eager", "form-final")
 
 
 def test_explain_shows_what_is_computed_once_and_in_one_pass() -> None:

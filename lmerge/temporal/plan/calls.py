@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from operator import itemgetter
 from typing import Any, Final
 
@@ -91,7 +92,7 @@ class WindowCall:
         inside += [] if self.on_empty is None else [f"on_empty={shown(self.on_empty)}"]
         return f"{self.name}({', '.join(inside)})"
 
-    @property
+    @cached_property
     def module(self) -> UserModule | None:
         """The user's module that is called, or None. Raises PlanError if it is not installed in this version."""
         if self.version is None and self.name in BUILTIN_AGGREGATES:

@@ -119,11 +119,9 @@ GROUPING: Final[Mapping[str, PlanRule]] = {"group-windows": group_windows}
 
 MODULES_DECLARE: Final[Mapping[str, PlanRule]] = {"groups-apart": groups_apart, "time-bound": time_bound}
 
-DIFFERING: Final[Mapping[str, PlanRule]] = {
-    "join-order": join_order,
-    "join-sides": join_sides,
-    **{f"form-{form}": in_form(form) for form in Form},
-}
+FORMS: Final[Mapping[str, PlanRule]] = {f"form-{form}": in_form(form) for form in Form}
+
+DIFFERING: Final[Mapping[str, PlanRule]] = {"join-order": join_order, "join-sides": join_sides, **FORMS}
 
 
 def _renamed(names: list[str] | tuple[str, ...], others: list[str] | tuple[str, ...]) -> dict[str, Node]:

@@ -36,7 +36,7 @@ from lmerge.temporal.plan.compiling import in_order
 from lmerge.temporal.plan.groups import GroupApplyNode
 from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.plan.pushing import PUSHING
-from lmerge.temporal.plan.reordering import DIFFERING, GROUPING, MODULES_DECLARE
+from lmerge.temporal.plan.reordering import DIFFERING, FORMS, GROUPING, MODULES_DECLARE
 from lmerge.temporal.plan.rules import PlanRule
 
 REWRITES: Final[Mapping[str, PlanRule]] = {**PUSHING, **GROUPING, **MODULES_DECLARE, **DIFFERING}
@@ -71,12 +71,18 @@ def rewrite(node: PlanNode, names: Iterable[str] = BETTER) -> tuple[PlanNode, tu
 
 
 def rewrite_plan(outputs: Mapping[str, PlanNode], names: Iterable[str] = BETTER) -> RewrittenPlan:
-    """Return a plan of several results with the same tables. Raises PlanError for a name that is no rewrite."""
+    """Return a plan of several results with the same tables.
+
+    Raises PlanError for a name that is no rewrite, and for two forms.
+    """
     rules = []
-    for name in names:
+    for name in dict.fromkeys(names):
         if name not in REWRITES:
             raise PlanError(f"there is no rewrite {name!r:.64}; there are {', '.join(REWRITES)}")
         rules.append((name, REWRITES[name]))
+    forms = [name for name, _ in rules if name in FORMS]
+    if len(forms) > 1:
+        raise PlanError(f"windows have one form, not those of {' and '.join(forms)}")
     rewriting = _Rewriting(rules, list(outputs.values()))
     made = {name: rewriting.of(node) for name, node in outputs.items()}
     return RewrittenPlan(made, tuple(rewriting.applied))
