@@ -51,5 +51,3 @@ def test_l7_what_ends_at_or_behind_the_feedback_is_there(case: str, implementati
 
 def test_l7_holds_for_random_plans(implementation: str) -> None:
     assert sum(judge(*random_case(seed), seed, implementation) for seed in range(80)) > 80
-
-

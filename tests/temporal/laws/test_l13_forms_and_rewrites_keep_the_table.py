@@ -17,7 +17,9 @@ from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.plan.rewriting import REWRITES, rewrite
 
 RARE = ("filter-below-module", "groups-apart", "time-bound", "filter-below-window", "filter-below-join")
-QUERIES = sorted({case.replace(", final:", ", {}:").replace(", final, ", ", {}, ") for case in CASES if "final" in case})
+QUERIES = sorted(
+    {case.replace(", final:", ", {}:").replace(", final, ", ", {}, ") for case in CASES if "final" in case}
+)
 
 
 def table_of(node: PlanNode, history: list[tuple[str, object]], implementation: str) -> Counter[Lifetime]:
