@@ -43,12 +43,20 @@ def test_l10_nothing_is_left_of_random_plans(implementation: str) -> None:
         judge_end(*random_case(seed), implementation)
 
 
+def with_pauses(item: Item) -> Item:
+    """Return an item later by a pause for every twenty units of time."""
+    if not isinstance(item, Change):
+        return item + 12 * (item // 20)
+    later = 12 * (item.vs // 20)
+    return Change(item.row, item.vs + later, item.old + later, item.new + later)
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_l10_state_does_not_grow_with_events_of_bounded_lifetimes(case: str, implementation: str) -> None:
-    """One key is enough: keys for ever would keep their last samples."""
+    """There are two keys, for a key keeps its last sample; and pauses, for a session is kept until it ends."""
     plan, random_ = plan_of(CASES[case]), random.Random(10)
     run, sizes = PlanUnderLaw(plan, implementation), list[int]()
-    for item in in_order(random_, ROWS, 240):
+    for item in map(with_pauses, in_order(random_, ROWS, 240)):
         for name in run.names:
             run.give(name, [item])
         if not isinstance(item, Change):
