@@ -235,10 +235,10 @@ PROMISED = (
 
 REWRITTEN = (
     Defect(
-        "windows: time-bound results by watermark are bound before they are emitted",
+        "windows: results that are emitted late are bound by the change that lets them come",
         f"{WINDOWS}/window_operator.py",
-        "                is_bound = self._rules.form is not Form.WATERMARK or start in group.emitted\n",
-        "                is_bound = True\n",
+        "        is_caused = self._rules.form is Form.EAGER and start",
+        "        is_caused = start",
         f"{REWRITES}::test_a_time_bound_module_has_the_same_table_in_every_form",
     ),
     Defect(

@@ -259,10 +259,8 @@ class WindowOperator(SkippingOperator):
         self._touched.clear()
         for group, sync_time in touched:
             for start in sorted(group.touched):
-                # By watermark a window's results come when it has ended: only their revisions have a bound.
-                is_bound = self._rules.form is not Form.WATERMARK or start in group.emitted
                 found = self._refreshed(group, start)
-                if is_bound and self._rules.stamp is Stamp.TIME_BOUND:
+                if self._rules.stamp is Stamp.TIME_BOUND:
                     self._check_bound(group, start, found, sync_time)
                 changes += found
             group.touched.clear()
