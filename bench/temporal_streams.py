@@ -112,13 +112,15 @@ def cases() -> list[BenchCase]:
     for form, target in (("final", 10e6), ("watermark", 5e6), ("eager", 2e6)):
         counted = groups.tumbling(hour).agg(n=lt.count(), form=form)
         found.append(BenchCase(f"tumbling count, {form}", counted, disordered, target))
-    hopping = groups.hopping(hour, hour // 60).agg(n=lt.count())
+    # As many results for as many events as of the tumbling windows, each over 60 times as long.
+    hopping = groups.hopping(60 * hour, hour).agg(n=lt.count())
     found.append(BenchCase("hopping count, S/H = 60, final", hopping, disordered))
     alive = StreamSpec(1_000_000, duration=10_000)
     summed = readings.snapshot().agg(s=lt.sum(lt.col.a), form="settled")
     found.append(BenchCase("snapshot sum, 10,000 alive", summed, alive, 2e6))
-    joined = readings.join(others, on="b").select("key", "a", "a_right")
-    found.append(BenchCase("equi-join, 10,000 alive a side", joined, replace(alive, events=500_000), 2e6))
+    # As many keys as live events, so an event has one partner on average.
+    joined = readings.join(others, on="key").select("key", "a", "a_right")
+    found.append(BenchCase("equi-join, 10,000 alive a side", joined, replace(alive, groups=10_000), 2e6))
     top = groups.tumbling(hour).top(10, by=[lt.col.b.desc()])
     found.append(BenchCase("top 10 of 1,000 groups", top, disordered, 2e6))
     return found
