@@ -70,6 +70,7 @@ SUB_PLANS: dict[str, SubPlan] = {
     "a union of windows": lambda group: (
         group.snapshot().agg(n=count()).union(group.shift(2).tumbling(3).agg(n=count()))
     ),
+    "what one side alone holds": lambda group: group.snapshot().agg(n=count()).union(group.shift(-5).select(n=col.b)),
     "windows joined with the group": lambda group: (
         group.snapshot().agg(n=count(), form="eager").join(group.shift(1).select("b"), where=lit(True), how="left")
     ),
@@ -209,6 +210,21 @@ def test_a_span_sub_plan_evaluates_no_event_that_is_not_needed() -> None:
     assert graph.steps[0].operator.skipped == 1
     (delta,) = graph.step([Delta([Change((0, 1), 1, 5, 11)], 6)])
     assert (delta.changes, delta.stable) == ([Change((0, 1), 1, 1, 11)], 6)
+
+
+def test_an_event_that_is_left_out_holds_the_stable_point_when_that_comes_to_it() -> None:
+    graph = graph_of(numbers().group_by("a").apply(lambda group: group.where(col.b >= 0).select("b")))
+    graph.fast_forward(0, 10)
+    assert graph.step([Delta([Change((0, 1), 4, 4, 6)], 3, 4)])[0].stable == 3
+    assert [graph.step([Delta([], stable)])[0].stable for stable in (5, 6, 7)] == [4, None, 7]
+
+
+def test_the_feedback_is_the_least_that_a_group_needs() -> None:
+    name = "an anti-join"
+    graphs = [graph_of(applied(SUB_PLANS[name])), compile_plan([by_filters(SUB_PLANS[name]).node]).graph()]
+    for graph in graphs:
+        graph.step([Delta([Change((0, 0), 0, 0, 100), Change((1, 2), 5, 5, 6)], 10, 5)])
+    assert [graph.fast_forward(0, 20) for graph in graphs] == [[0], [0]]
 
 
 # Time, groups and state.

@@ -18,7 +18,7 @@ SNIPPETS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
 def test_the_page_has_snippets() -> None:
-    assert len(SNIPPETS) == 4
+    assert len(SNIPPETS) == 5
 
 
 @pytest.mark.parametrize("snippet", SNIPPETS[1:], ids=range(1, len(SNIPPETS)))

@@ -14,7 +14,7 @@ from temporal_world import StreamTable, cut, random_stream
 from lmerge.core.elements import INF
 from lmerge.errors import LimitExceeded
 from lmerge.temporal.changes import NOTHING_CHANGES, Change, Delta, Lifetime
-from lmerge.temporal.errors import PlanError
+from lmerge.temporal.errors import ModuleViolation, PlanError
 from lmerge.temporal.expressions.functions import FunctionRegistry
 from lmerge.temporal.expressions.surface import Expression, col
 from lmerge.temporal.plan.compiling import compile_plan
@@ -110,14 +110,16 @@ def test_a_join_of_three_streams_has_the_events_of_every_order(name: str) -> Non
 
 
 def test_a_conjunct_guards_those_behind_it_in_every_order() -> None:
-    guarded = (col.b_3 != 0) & (col.b // col.b_3 > 0)
-    late = join(*three(), on="a", where=guarded, order=(0, 1, 2))
-    early = join(*three(), on="a", where=(col.b < col.b_2) & guarded, order=(0, 2, 1))
-    rows = [Delta([Change(row, 0, 0, 9)], None) for row in ((0, 4), (0, 5), (0, 0))]
-    for stream in (late, early):
-        plan = compile_plan([stream.node])
-        given = dict(zip(NAMES, rows, strict=True))
+    overflows = col.b_3 * 2**62 > 0
+    where = (col.b_2 != 0) & overflows
+    rows = [Delta([Change(row, 0, 0, 9)], None) for row in ((0, 4), (0, 0), (0, 4))]
+    given = dict(zip(NAMES, rows, strict=True))
+    for order in permutations(range(3)):
+        plan = compile_plan([join(*three(), on="a", where=where, order=order).node])
         assert plan.graph().step([given[one.label] for one in plan.sources])[0].changes == []
+    unguarded = compile_plan([join(*three(), on="a", where=overflows).node])
+    with pytest.raises(ModuleViolation, match="64 bits"):
+        unguarded.graph().step([given[one.label] for one in unguarded.sources])
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ stable point are those of the whole stream (II.C; V.B): a window of one group be
 groups runs one more copy of the sub-plan, which gets no events but all of time: the *idle* one. A group in which
 nothing is due (``PlanOperator.next_due``) does at each place what the idle one does there. So the groups wait in
 calendars, one for each place of the sub-plan and each of its times, and ``stable`` visits those alone for which a place
-of the idle copy has reached what they wait for. A group that has waited gets the time that has passed before its next
-change.
+of the idle copy has reached what they wait for. A group that has waited gets the time that has passed with its next
+change: how a stream is cut into batches makes no difference to an operator.
 
 The output's stable point is the idle copy's, or the least of the groups that hold it further back. A group whose
 operators are as without events is dropped.
@@ -103,7 +103,6 @@ class GroupApplyOperator(PlanOperator):
         visits: dict[Values, list[Change]] = {}
         for change in delta.changes:
             visits.setdefault(() if self._key_of is None else self._key_of(change.row), []).append(change)
-        before = self._idle.stable, self._idle.mark
         self._move_time(delta)
         now = self._idle.stable, self._idle.mark
         for group in self._due_groups():
@@ -111,8 +110,6 @@ class GroupApplyOperator(PlanOperator):
         changes: list[Change] = []
         for key, own in visits.items():
             group = self._groups.get(key) or self._new_group(key)
-            if own:
-                changes += self._run(group, [], *before)
             changes += self._run(group, own, *now)
             self._settle(group)
         return self._emit_merged(changes, None if delta.stable is None else self._output_stable())
