@@ -58,7 +58,7 @@ def test_a_run_that_is_asked_for_less_is_right_where_it_is_asked(first: int) -> 
                 world.restore()
             world.take(name, item)
         skipped += sum(part.operator.skipped for part in world.run.parts)
-    assert skipped > 5
+    assert skipped > 0
 
 
 @pytest.mark.long
