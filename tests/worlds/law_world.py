@@ -129,10 +129,16 @@ class PlanUnderLaw:
         """The table and the stable point."""
         return Counter(self.table.events), self.table.stable
 
+    @property
+    def packed(self) -> bytes:
+        """The state as bytes: NaN is equal to itself there."""
+        found: bytes = msgpack.packb(self.graph.state())
+        return found
+
     def restored(self, implementation: str | None = None) -> OperatorGraph:
         """Return a new graph with this one's state, which has gone through MessagePack."""
         graph = self.plan.graph(implementation or self._implementation)
-        graph.restore(msgpack.unpackb(msgpack.packb(self.graph.state())))
+        graph.restore(msgpack.unpackb(self.packed))
         return graph
 
 
