@@ -162,13 +162,16 @@ def _sum(call: _Call) -> AccumulatedAggregate:
             return None
         total = state.total
         if not lowest <= total <= highest:
-            where = "64 bits" if column.type == "int" else f"{DECIMAL_DIGITS_MAX} digits"
-            raise ModuleViolation(
-                f"{call.shown} over column {column.name!r}: its sum in window {window} exceeds {where}"
-            )
+            raise ModuleViolation(overflow_text(call.shown, column, str(window)))
         return total if column.type == "int" else decimal_of(total, column.scale)
 
     return _of_the_same_type(call, kept, finish)
+
+
+def overflow_text(call: str, column: Column, window: str) -> str:
+    """Return the message for a sum of a column in a window that its type cannot hold."""
+    where = "64 bits" if column.type == "int" else f"{DECIMAL_DIGITS_MAX} digits"
+    return f"{call} over column {column.name!r}: its sum in window {window} exceeds {where}"
 
 
 def _float_sum(kept: Moments, state: Moment) -> float | None:

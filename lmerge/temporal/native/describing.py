@@ -12,12 +12,15 @@ from typing import Any, Final, TypeAlias
 from lmerge._native import Expressions
 from lmerge.temporal.native.expressions import native_expressions
 from lmerge.temporal.native.step import NativeStep, column_form
+from lmerge.temporal.native.windows import describe_aggregates, describe_top
 from lmerge.temporal.operators.edges import SampleTies
 from lmerge.temporal.operators.join import JoinKind
 from lmerge.temporal.plan.joins import AsOfJoinNode, JoinNode, PairingNode
 from lmerge.temporal.plan.nodes import PlanNode
+from lmerge.temporal.plan.ranking import TopNode
 from lmerge.temporal.plan.shaping import CleanseNode, CoalesceNode, EdgesNode
 from lmerge.temporal.plan.spans import FilterNode, LifetimeNode, SelectNode, SpanNode, UnionNode
+from lmerge.temporal.plan.windows import AggregateNode
 
 Description: TypeAlias = "dict[str, Any]"
 
@@ -107,4 +110,6 @@ _DESCRIBERS: Final[Mapping[type[PlanNode], Callable[[Any], Description | None]]]
     EdgesNode: _edges,
     CoalesceNode: _coalesce,
     CleanseNode: _cleanse,
+    AggregateNode: describe_aggregates,
+    TopNode: describe_top,
 }

@@ -89,7 +89,7 @@ class WindowOperator(SkippingOperator):
             self._touch(group, change.sync_time)
             if group.goes_on(self._begun):
                 self._going_on[group.key] = group
-        if self._mark == INF:
+        if self._mark == INF and isinstance(self._rules.kind, Hopping):
             self._end_grid()
         self._touch_due()
         changes = self._refresh()

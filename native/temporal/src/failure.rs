@@ -17,6 +17,13 @@ pub enum Failure {
     UsageOfRows { text: String, rows: Vec<Plain> },
     /// InputViolation.
     Input(Box<Violation>),
+    /// A ModuleViolation or a UsageError whose text has a row in it, which Python shows.
+    Shown {
+        is_usage: bool,
+        before: String,
+        row: Plain,
+        after: String,
+    },
     /// An exception of Python, from a user's function.
     Python(Box<dyn Any + Send>),
 }

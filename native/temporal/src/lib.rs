@@ -13,9 +13,11 @@
 //! | `operator`, `operators` | what every operator is; those that are not windows |
 //! | `plain`, `plain_rows`, `failure` | state as plain values, and rows in it; what ends a step |
 //! | `calendar`, `sorted` | what is due at a stable; sorted multisets |
+//! | `windows`, `aggregates` | windows of every kind, and what is computed in them |
 //! | `expressions` | scalar expressions over columns |
 //! | `limit` | the least work of a count by key, for the bench |
 
+pub mod aggregates;
 pub mod batch;
 pub mod calendar;
 pub mod changes;
@@ -29,6 +31,7 @@ pub mod plain_rows;
 pub mod rows;
 pub mod settle;
 pub mod sorted;
+pub mod windows;
 
 pub use lmerge_core::element::{INF, NEG_INF};
 pub use lmerge_rows::schema::{Column, Kind, Schema as RowSchema};

@@ -16,6 +16,12 @@ pub fn raised(py: Python<'_>, failure: Failure) -> PyErr {
         Failure::Usage(text) => error(py, "lmerge.errors", "UsageError", (text,)),
         Failure::UsageOfRows { text, rows } => usage_of_rows(py, &text, &rows),
         Failure::Input(violation) => input_violation(py, *violation),
+        Failure::Shown {
+            is_usage,
+            before,
+            row,
+            after,
+        } => shown(py, is_usage, before, &row, after),
         Failure::Python(exception) => match exception.downcast::<PyErr>() {
             Ok(exception) => Ok(*exception),
             Err(_) => Err(PyAssertionError::new_err("an exception of Python is none")),
@@ -55,6 +61,17 @@ fn row_of<'py>(py: Python<'py>, row: &Plain) -> PyResult<Bound<'py, PyAny>> {
         .import("lmerge.temporal.operators.operator")?
         .getattr("row_of_state")?;
     of_state.call1((object_of(py, row)?,))
+}
+
+/// An error whose text has a row in it.
+fn shown(py: Python<'_>, is_usage: bool, before: String, row: &Plain, after: String) -> PyResult<PyErr> {
+    let show = py.import("lmerge.temporal.values")?.getattr("show_values")?;
+    let row: String = show.call1((row_of(py, row)?,))?.extract()?;
+    let text = format!("{before}{row}{after}");
+    if is_usage {
+        return error(py, "lmerge.errors", "UsageError", (text,));
+    }
+    error(py, "lmerge.temporal.errors", "ModuleViolation", (text,))
 }
 
 fn input_violation(py: Python<'_>, violation: Violation) -> PyResult<PyErr> {

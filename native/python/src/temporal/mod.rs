@@ -6,6 +6,7 @@ mod failure;
 mod operator;
 mod plain;
 mod values;
+mod windows;
 
 pub use batch::{ColumnBatch, ColumnForm};
 pub use expressions::Expressions;

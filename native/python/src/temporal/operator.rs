@@ -25,6 +25,7 @@ use super::batch::{ColumnBatch, ColumnForm};
 use super::expressions::Expressions;
 use super::failure::raised;
 use super::plain::{object_of, plain_of};
+use super::windows::window_operator;
 use crate::core::guarded;
 
 /// An operator that runs. One thread at a time uses it; others wait.
@@ -123,6 +124,12 @@ impl<'py> Described<'_, 'py> {
             "edges" => Box::new(self.edges()?),
             "coalesce" => Box::new(Coalesce::new(self.name, self.output.clone())),
             "cleanse" => Box::new(Cleanse::new(self.name, self.output.clone())),
+            "windows" => Box::new(window_operator(
+                self.name,
+                &self.inputs[0],
+                &self.output,
+                self.description,
+            )?),
             other => return Err(unknown(other)),
         })
     }

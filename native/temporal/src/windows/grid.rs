@@ -1,0 +1,557 @@
+//! Hopping and tumbling windows: `lmerge/temporal/windows/grid_group.py`.
+//!
+//! All groups share the grid. So all windows are in one table, by group and start, and the windows of one start are in
+//! one list. What time alone moves is found there: the windows of a start begin, are due by the watermark, and close
+//! together. A window that is not closed begins at or behind the output's stable point, so none has to hold it.
+
+use std::collections::BTreeMap;
+
+use ahash::RandomState;
+use hashbrown::{HashMap, HashTable};
+
+use super::event::Changes;
+use super::groups::Groups;
+use super::kinds::{Form, Grid};
+use super::operator::{Rules, Time, Windows};
+use super::output::{Emitted, Output, overflow, plain_emitted, shown_time};
+use crate::aggregates::{Module, SharedBytes, StateTable, Term};
+use crate::failure::Failure;
+use crate::plain::Plain;
+use crate::plain_rows::plain_rows;
+use crate::{INF, NEG_INF};
+
+/// A window of a group.
+#[derive(Debug)]
+struct Window {
+    group: u32,
+    states: u32,
+    start: i64,
+    events: i64,
+    /// Whether the step has to look at it.
+    is_touched: bool,
+    /// Whether it is there; else its number can be used again.
+    is_used: bool,
+    emitted: Emitted,
+}
+
+/// An event in which windows can still begin, by end, start, group and row.
+type KeptEvent = (i64, i64, u32, SharedBytes);
+
+/// The windows that have begun and are not closed.
+#[derive(Debug)]
+pub struct GridWindows {
+    grid: Grid,
+    windows: Vec<Window>,
+    unused: Vec<u32>,
+    table: HashTable<u32>,
+    hashing: RandomState,
+    /// Windows by their start. A window that has lost all events stays in its list until the start closes.
+    by_start: BTreeMap<i64, Vec<u32>>,
+    states: StateTable,
+    touched: Vec<u32>,
+    /// How many copies of an event, and its terms.
+    kept: BTreeMap<KeptEvent, (u32, Vec<Term>)>,
+    /// Windows that start before it were due by the watermark.
+    due_before: i64,
+}
+
+impl GridWindows {
+    pub fn new(grid: Grid, module: &Module) -> GridWindows {
+        GridWindows {
+            grid,
+            windows: Vec::new(),
+            unused: Vec::new(),
+            table: HashTable::new(),
+            hashing: RandomState::new(),
+            by_start: BTreeMap::new(),
+            states: StateTable::new(module),
+            touched: Vec::new(),
+            kept: BTreeMap::new(),
+            due_before: NEG_INF,
+        }
+    }
+
+    fn apply(&mut self, rules: &Rules, begun: i64, groups: &mut Groups, changes: &Changes<'_>) -> Result<(), Failure> {
+        let reach = self.grid.start_above(begun);
+        let after_begun = begun.saturating_add(1);
+        let has_terms = !rules.module.is_row_count();
+        let mut terms = Vec::new();
+        for at in 0..changes.len() {
+            let (vs, old, new) = (changes.vs[at], changes.old[at], changes.new[at]);
+            if vs == NEG_INF && self.grid.since.is_none() {
+                return Err(self.without_first_window(rules, changes, at));
+            }
+            let group = groups.number(changes.keys.as_ref(), at);
+            if has_terms {
+                changes.terms(at, &mut terms);
+            }
+            if old >= reach || new >= reach {
+                self.keep(groups, group, changes, at, &terms, reach);
+            }
+            let first = self.grid.first_over(old.min(new));
+            let until = old.max(new).min(after_begun);
+            self.check_count(rules, first, until)?;
+            let mut start = first;
+            while start < until {
+                let (was, now) = (vs < old && old > start, vs < new && new > start);
+                if now && !was {
+                    self.enter(rules, groups, group, start, &terms);
+                } else if was && !now {
+                    self.leave(rules, group, start, &terms);
+                }
+                let Some(next) = start.checked_add(self.grid.hop) else {
+                    break;
+                };
+                start = next;
+            }
+        }
+        Ok(())
+    }
+
+    /// Keep the event as it is in place of the event as it was, if windows can begin in it.
+    fn keep(&mut self, groups: &mut Groups, group: u32, changes: &Changes<'_>, at: usize, terms: &[Term], reach: i64) {
+        let (vs, old, new) = (changes.vs[at], changes.old[at], changes.new[at]);
+        let row = changes.rows.get(at);
+        if old > vs && old >= reach {
+            let event = (old, vs, group, row.clone());
+            let (copies, _) = self
+                .kept
+                .get_mut(&event)
+                .expect("an event that reaches further is kept");
+            *copies -= 1;
+            if *copies == 0 {
+                self.kept.remove(&event);
+            }
+            groups.leave(group);
+        }
+        if new > vs && new >= reach {
+            self.kept
+                .entry((new, vs, group, row))
+                .or_insert_with(|| (0, terms.to_vec()))
+                .0 += 1;
+            groups.enter(group);
+        }
+    }
+
+    fn check_count(&self, rules: &Rules, first: i64, until: i64) -> Result<(), Failure> {
+        let count = self.grid.starts(first, until);
+        if count <= rules.windows_max {
+            return Ok(());
+        }
+        Err(Failure::Limit(format!(
+            "a step would open {count} windows of {} in one group, more than {} (windows_max)",
+            self.grid.shown, rules.windows_max
+        )))
+    }
+
+    fn without_first_window(&self, rules: &Rules, changes: &Changes<'_>, at: usize) -> Failure {
+        let (old, new) = (shown_time(changes.old[at]), shown_time(changes.new[at]));
+        let is_insert = changes.old[at] == changes.vs[at];
+        let columns = rules.rows.decode([&*changes.rows.get(at)]);
+        let times = if is_insert {
+            format!(", -inf, {new})")
+        } else {
+            format!(", -inf, {old}, {new})")
+        };
+        Failure::Shown {
+            is_usage: true,
+            before: if is_insert { "insert(" } else { "adjust(" }.to_owned(),
+            row: plain_rows(rules.rows.columns(), &columns, 1).remove(0),
+            after: format!(
+                "{times} starts at -inf, where {} has no first window: give the windows since=",
+                self.grid.shown
+            ),
+        }
+    }
+
+    /// Let windows begin that start after `before` and not after `begun`, in the events that are there.
+    fn begin(&mut self, rules: &Rules, groups: &mut Groups, before: i64, begun: i64) -> Result<(), Failure> {
+        let first = self.grid.start_above(before);
+        let Some((&(last, ..), _)) = self.kept.last_key_value() else {
+            return Ok(());
+        };
+        if first > begun {
+            return Ok(());
+        }
+        let until = last.min(begun.saturating_add(1));
+        self.check_count(rules, first, until)?;
+        let kept = std::mem::take(&mut self.kept);
+        let mut start = first;
+        while start < until {
+            for ((_, vs, group, _), (copies, terms)) in kept.range((start + 1, NEG_INF, 0, SharedBytes::default())..) {
+                if *vs < self.grid.end(start) {
+                    for _ in 0..*copies {
+                        self.enter(rules, groups, *group, start, terms);
+                    }
+                }
+            }
+            let Some(next) = start.checked_add(self.grid.hop) else {
+                break;
+            };
+            start = next;
+        }
+        self.kept = kept;
+        let reach = self.grid.start_above(begun);
+        while let Some(entry) = self.kept.first_entry()
+            && entry.key().0 < reach
+        {
+            let group = entry.key().2;
+            let (copies, _) = entry.remove();
+            (0..copies).for_each(|_| groups.leave(group));
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn enter(&mut self, rules: &Rules, groups: &mut Groups, group: u32, start: i64, terms: &[Term]) {
+        let at = match self.find(group, start) {
+            Some(at) => at,
+            None => self.open(rules, groups, group, start),
+        };
+        let window = &mut self.windows[at as usize];
+        window.events += 1;
+        if !terms.is_empty() {
+            rules.module.change(self.states.get_mut(window.states), terms, true);
+        }
+        if rules.form.is_by_mark() {
+            touch(window, at, &mut self.touched);
+        }
+    }
+
+    fn leave(&mut self, rules: &Rules, group: u32, start: i64, terms: &[Term]) {
+        let at = self.find(group, start).expect("a window of an event is there");
+        let window = &mut self.windows[at as usize];
+        window.events -= 1;
+        if !terms.is_empty() {
+            rules.module.change(self.states.get_mut(window.states), terms, false);
+        }
+        if rules.form.is_by_mark() || window.events == 0 {
+            touch(window, at, &mut self.touched);
+        }
+    }
+
+    #[inline]
+    fn find(&self, group: u32, start: i64) -> Option<u32> {
+        let hash = self.hashing.hash_one((group, start));
+        let windows = &self.windows;
+        let is_same = |&at: &u32| windows[at as usize].group == group && windows[at as usize].start == start;
+        self.table.find(hash, is_same).copied()
+    }
+
+    fn open(&mut self, rules: &Rules, groups: &mut Groups, group: u32, start: i64) -> u32 {
+        let window = Window {
+            group,
+            states: self.states.begin(&rules.module),
+            start,
+            events: 0,
+            is_touched: false,
+            is_used: true,
+            emitted: Emitted::default(),
+        };
+        let at = match self.unused.pop() {
+            Some(at) => {
+                self.windows[at as usize] = window;
+                at
+            }
+            None => {
+                self.windows.push(window);
+                self.windows.len() as u32 - 1
+            }
+        };
+        let (windows, hashing) = (&self.windows, &self.hashing);
+        let hash = |&at: &u32| hashing.hash_one((windows[at as usize].group, windows[at as usize].start));
+        self.table.insert_unique(hash(&at), at, hash);
+        self.by_start.entry(start).or_default().push(at);
+        groups.enter(group);
+        at
+    }
+
+    fn close(&mut self, groups: &mut Groups, at: u32) {
+        let window = &mut self.windows[at as usize];
+        let hash = self.hashing.hash_one((window.group, window.start));
+        if let Ok(entry) = self.table.find_entry(hash, |&other| other == at) {
+            entry.remove();
+        }
+        window.is_used = false;
+        window.emitted = Emitted::default();
+        groups.leave(window.group);
+        self.states.end(window.states);
+        self.unused.push(at);
+    }
+
+    /// Touch the windows whose ends the watermark has reached.
+    fn touch_due(&mut self, form: Form, mark: i64) {
+        let last = mark.saturating_sub(self.grid.size);
+        if form != Form::Watermark || last < self.due_before {
+            return;
+        }
+        for (start, numbers) in self.by_start.range(self.due_before..=last) {
+            for &at in numbers {
+                let window = &mut self.windows[at as usize];
+                if window.is_used && window.start == *start {
+                    touch(window, at, &mut self.touched);
+                }
+            }
+        }
+        self.due_before = last.saturating_add(1);
+    }
+
+    /// Bring what was emitted for each touched window to what it must be.
+    fn refresh(&mut self, rules: &Rules, time: &Time, groups: &mut Groups, output: &mut Output) -> Result<(), Failure> {
+        let mut touched = std::mem::take(&mut self.touched);
+        if rules.can_fail() {
+            // The first failure decides: groups come in the order in which they were touched, windows by their start.
+            let mut places: HashMap<u32, usize, RandomState> = HashMap::default();
+            for (place, &at) in touched.iter().enumerate() {
+                places.entry(self.windows[at as usize].group).or_insert(place);
+            }
+            touched.sort_by_key(|&at| {
+                let window = &self.windows[at as usize];
+                (places[&window.group], window.start)
+            });
+        }
+        for &at in &touched {
+            let window = &mut self.windows[at as usize];
+            window.is_touched = false;
+            if window.events == 0 {
+                output.remove_all(window.group, std::mem::take(&mut window.emitted));
+                self.close(groups, at);
+                continue;
+            }
+            let end = self.grid.end(window.start);
+            if rules.form == Form::Eager || (rules.form == Form::Watermark && end <= time.mark) {
+                let now = results(rules, &self.states, groups, window, end)?;
+                let before = std::mem::take(&mut window.emitted);
+                window.emitted = output.replace(window.group, before, now);
+            }
+        }
+        touched.clear();
+        self.touched = touched;
+        Ok(())
+    }
+
+    /// Close the windows whose ends the stable point has reached, and emit them if they were not.
+    fn close_due(
+        &mut self,
+        rules: &Rules,
+        time: &Time,
+        groups: &mut Groups,
+        output: &mut Output,
+    ) -> Result<(), Failure> {
+        while let Some(entry) = self.by_start.first_entry() {
+            let start = *entry.key();
+            let end = self.grid.end(start);
+            if !time.has_reached(end) {
+                break;
+            }
+            for at in entry.remove() {
+                let window = &self.windows[at as usize];
+                if !window.is_used || window.start != start {
+                    continue;
+                }
+                if !rules.form.is_by_mark() {
+                    let found = results(rules, &self.states, groups, window, end)?;
+                    for row in found.rows {
+                        output.insert(window.group, row, found.vs, found.ve);
+                    }
+                }
+                self.close(groups, at);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[inline]
+fn touch(window: &mut Window, at: u32, touched: &mut Vec<u32>) {
+    if !window.is_touched {
+        window.is_touched = true;
+        touched.push(at);
+    }
+}
+
+fn results(rules: &Rules, states: &StateTable, groups: &Groups, window: &Window, end: i64) -> Result<Emitted, Failure> {
+    let (vs, ve) = rules.lifetime(window.start, end);
+    if rules.is_point && end == INF {
+        return Ok(Emitted::default());
+    }
+    let found = rules.module.results(states.get(window.states), window.events);
+    let rows = found.map_err(|text| overflow(groups, window.group, (window.start, end), &text))?;
+    Ok(Emitted { rows, vs, ve })
+}
+
+impl Windows for GridWindows {
+    fn step(
+        &mut self,
+        rules: &Rules,
+        time: &mut Time,
+        groups: &mut Groups,
+        changes: &Changes<'_>,
+        output: &mut Output,
+    ) -> Result<(), Failure> {
+        self.begin(rules, groups, time.before, time.begun())?;
+        self.apply(rules, time.begun(), groups, changes)?;
+        if time.mark == INF {
+            let before = time.last_finite;
+            let finite = self.kept.range(..(INF, NEG_INF, 0, SharedBytes::default())).next_back();
+            time.last_finite = finite.map_or(before, |((ve, ..), _)| before.max(*ve));
+            self.begin(rules, groups, before, time.last_finite)?;
+        }
+        self.touch_due(rules.form, time.mark);
+        self.refresh(rules, time, groups, output)?;
+        self.close_due(rules, time, groups, output)?;
+        if time.stable == INF {
+            for ((_, _, group, _), (copies, _)) in std::mem::take(&mut self.kept) {
+                (0..copies).for_each(|_| groups.leave(group));
+            }
+        }
+        Ok(())
+    }
+
+    fn output_stable(&self, rules: &Rules, time: &Time) -> i64 {
+        let first = self.grid.first_over(time.stable);
+        if rules.is_point {
+            first.saturating_add(self.grid.size - 1)
+        } else {
+            first
+        }
+    }
+
+    fn state(&self, rules: &Rules, _time: &Time, groups: &Groups) -> Vec<Plain> {
+        let mut found: BTreeMap<&[u8], GroupState<'_>> = BTreeMap::new();
+        for (at, window) in self.windows.iter().enumerate().filter(|(_, window)| window.is_used) {
+            let state = found.entry(groups.key(window.group)).or_default();
+            state.group = window.group;
+            state.windows.push((window.start, at as u32));
+        }
+        for (event, (copies, _)) in &self.kept {
+            let state = found.entry(groups.key(event.2)).or_default();
+            state.group = event.2;
+            state.events.push((event.1, &event.3, event.0, *copies));
+        }
+        let numbers: Vec<u32> = found.values().map(|state| state.group).collect();
+        let keys = groups.plain(&numbers);
+        found
+            .into_values()
+            .zip(keys)
+            .map(|(state, key)| self.group_state(rules, groups, state, key))
+            .collect()
+    }
+
+    fn restore(
+        &mut self,
+        rules: &Rules,
+        time: &Time,
+        groups: &mut Groups,
+        states: &[(u32, &Plain)],
+    ) -> Result<(), Failure> {
+        for &(group, state) in states {
+            let events: Vec<&[Plain; 3]> = state
+                .get("events")?
+                .list()?
+                .iter()
+                .map(Plain::tuple)
+                .collect::<Result<_, _>>()?;
+            let rows: Vec<&Plain> = events.iter().map(|event| &event[0]).collect();
+            let starts: Vec<i64> = events.iter().map(|event| event[1].int()).collect::<Result<_, _>>()?;
+            if !events.is_empty() {
+                let restored = rules.restored_events(&rows, &starts)?;
+                for ((row, terms), event) in restored.into_iter().zip(&events) {
+                    let key = (event[2].int()?, event[1].int()?, group, row);
+                    self.kept.entry(key).or_insert((0, terms)).0 += 1;
+                    groups.enter(group);
+                }
+            }
+            for kept in state.get("windows")?.list()? {
+                let [start, end, events, _, states] = kept.tuple()?;
+                let at = self.open(rules, groups, group, start.int()?);
+                let restored = rules
+                    .module
+                    .restored(states, &mut |rows, count| rules.arguments(rows, count))?;
+                let window = &mut self.windows[at as usize];
+                window.events = events.int()?;
+                for (state, restored) in self.states.get_mut(window.states).iter_mut().zip(restored) {
+                    *state = restored;
+                }
+                let end = end.int()?;
+                if rules.form == Form::Eager || (rules.form == Form::Watermark && end <= time.mark) {
+                    window.emitted = results(rules, &self.states, groups, window, end)?;
+                }
+            }
+        }
+        self.due_before = time.mark.saturating_sub(self.grid.size).saturating_add(1);
+        Ok(())
+    }
+
+    fn live(&self) -> usize {
+        self.kept.values().map(|(copies, _)| *copies as usize).sum()
+    }
+
+    fn check(&self, _rules: &Rules, time: &Time) {
+        assert!(self.touched.is_empty());
+        let used = self.windows.iter().filter(|window| window.is_used);
+        assert_eq!(used.clone().count(), self.table.len());
+        for window in used {
+            assert!(window.events > 0, "a window is kept without events");
+            assert!(
+                !time.has_reached(self.grid.end(window.start)),
+                "a window is kept that is closed"
+            );
+            assert!(self.find(window.group, window.start).is_some());
+        }
+        let reach = self.grid.start_above(time.begun());
+        assert!(
+            self.kept.keys().all(|event| event.0 >= reach),
+            "an event is kept in which no window can begin"
+        );
+    }
+}
+
+/// What a group has in it: windows by start, and events by start, row, end and copies.
+#[derive(Debug, Default)]
+struct GroupState<'a> {
+    group: u32,
+    windows: Vec<(i64, u32)>,
+    events: Vec<(i64, &'a SharedBytes, i64, u32)>,
+}
+
+impl GridWindows {
+    fn group_state(&self, rules: &Rules, groups: &Groups, mut state: GroupState<'_>, key: Plain) -> Plain {
+        state.windows.sort_unstable();
+        state.events.sort_unstable();
+        let columns = rules.rows.decode(state.events.iter().map(|(_, row, ..)| &***row));
+        let rows = plain_rows(rules.rows.columns(), &columns, state.events.len());
+        let events = state.events.iter().zip(rows).flat_map(|((vs, _, ve, copies), row)| {
+            let event = Plain::List(vec![row, Plain::Int(*vs), Plain::Int(*ve)]);
+            std::iter::repeat_n(event, *copies as usize)
+        });
+        let windows = state.windows.iter().map(|&(start, at)| {
+            let window = &self.windows[at as usize];
+            let states = rules.module.state(self.states.get(window.states), window.events);
+            let end = self.grid.end(start);
+            Plain::List(vec![
+                Plain::Int(start),
+                Plain::Int(end),
+                Plain::Int(window.events),
+                Plain::None,
+                states,
+            ])
+        });
+        let emitted: Vec<(i64, Emitted)> = state
+            .windows
+            .iter()
+            .map(|&(start, at)| (start, self.windows[at as usize].emitted.clone()))
+            .collect();
+        Plain::map([
+            ("key", key),
+            ("events", Plain::List(events.collect())),
+            ("edges", Plain::List(Vec::new())),
+            ("windows", Plain::List(windows.collect())),
+            (
+                "emitted",
+                plain_emitted(&rules.output, groups, &rules.module, state.group, &emitted),
+            ),
+            ("due", Plain::None),
+        ])
+    }
+}

@@ -1,0 +1,99 @@
+//! The kinds of windows and the choices for them: `lmerge/temporal/windows/kinds.py` and `policies.py`.
+
+use crate::{INF, NEG_INF};
+
+/// A window of `size` every `hop`, one of them beginning at `offset`; none begins before `since`.
+#[derive(Clone, Debug)]
+pub struct Grid {
+    pub size: i64,
+    pub hop: i64,
+    pub offset: i64,
+    pub since: Option<i64>,
+    /// The grid as text, for messages.
+    pub shown: String,
+}
+
+/// How time is divided.
+#[derive(Clone, Debug)]
+pub enum WindowKind {
+    Hopping(Grid),
+    Snapshots,
+    /// From each distinct start, or end, to the n-th from there.
+    Count {
+        count: usize,
+        by_ends: bool,
+    },
+    /// Runs of events with at most this gap between them.
+    Sessions {
+        gap: i64,
+    },
+}
+
+/// When a result is emitted, and whether it is revised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    Final,
+    Settled,
+    Watermark,
+    Eager,
+}
+
+impl Form {
+    /// The form of a text of a plan. None if there is no such form.
+    pub fn of(text: &str) -> Option<Form> {
+        Some(match text {
+            "final" => Form::Final,
+            "settled" => Form::Settled,
+            "watermark" => Form::Watermark,
+            "eager" => Form::Eager,
+            _ => return None,
+        })
+    }
+
+    /// Whether results are emitted when the watermark says so.
+    pub fn is_by_mark(self) -> bool {
+        matches!(self, Form::Watermark | Form::Eager)
+    }
+}
+
+impl Grid {
+    /// The smallest start of a window above `t`, which is not beyond the end of all time.
+    #[inline]
+    pub fn start_above(&self, t: i64) -> i64 {
+        let t = match self.since {
+            Some(since) if t < since => since - 1,
+            _ => t,
+        };
+        const NEAR: i64 = 1 << 61;
+        if (-NEAR..NEAR).contains(&t) && (-NEAR..NEAR).contains(&self.offset) && self.hop < NEAR {
+            return self.offset + self.hop * ((t - self.offset).div_euclid(self.hop) + 1);
+        }
+        let (t, offset, hop) = (i128::from(t), i128::from(self.offset), i128::from(self.hop));
+        let start = offset + hop * ((t - offset).div_euclid(hop) + 1);
+        start.clamp(NEG_INF.into(), INF.into()) as i64
+    }
+
+    /// The smallest start of a window that ends after `vs`.
+    #[inline]
+    pub fn first_over(&self, vs: i64) -> i64 {
+        match vs.checked_sub(self.size) {
+            Some(before) => self.start_above(before),
+            None => self.start_above(NEG_INF),
+        }
+    }
+
+    /// The end of the window from `start`.
+    #[inline]
+    pub fn end(&self, start: i64) -> i64 {
+        start.saturating_add(self.size)
+    }
+
+    /// The number of starts from `first` to below `until`.
+    pub fn starts(&self, first: i64, until: i64) -> i64 {
+        if until <= first {
+            return 0;
+        }
+        let (first, until, hop) = (i128::from(first), i128::from(until), i128::from(self.hop));
+        ((until - first + hop - 1) / hop) as i64
+    }
+}

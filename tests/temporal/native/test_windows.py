@@ -1,0 +1,170 @@
+"""Windows on the native core beside those in Python: the same changes, stable points, errors and states."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from temporal_world import cut, random_stream
+
+from lmerge.core.elements import INF, NEG_INF
+from lmerge.errors import LmergeError
+from lmerge.temporal.changes import Change, Delta
+from lmerge.temporal.expressions.surface import col
+from lmerge.temporal.native.describing import native_step
+from lmerge.temporal.operators.operator import PlanOperator
+from lmerge.temporal.plan.grouped import Windowed, aggregate, count
+from lmerge.temporal.plan.nodes import PlanNode
+from lmerge.temporal.plan.stream import Stream, source
+from lmerge.temporal.plan.windows import AggregateNode
+from lmerge.temporal.values import NAN, Values
+from lmerge.temporal.windows.policies import Form
+
+SEEDS = 5
+SCHEMA = {"g": "int", "s": "string?", "i": "int?", "f": "float?", "r": "float(2)?", "d": "decimal(2)?"}
+TEXTS = (None, "", "a", "b", "\u00e4")
+INTS = (None, 0, 1, -3, 2**62, 7)
+FLOATS = (None, 0.0, 0.1, -2.5, 1e300, 5e-324, float("inf"), float("-inf"), NAN)
+ROUNDED = (None, 0.0, 0.25, -1.01, 1e12)
+DECIMALS = (None, Decimal("0.00"), Decimal("1.25"), Decimal("-99.99"))
+
+ROWS: Sequence[Values] = [
+    (g, TEXTS[at % 5], INTS[at % 6], FLOATS[at % 9], ROUNDED[at % 5], DECIMALS[at % 4])
+    for at in range(20)
+    for g in (at % 2,)
+]
+
+CALLS: dict[str, dict[str, Any]] = {
+    "count": {"n": count()},
+    "values": {"n": count(col.i), "k": aggregate("distinct_count", col.s), "m": aggregate("mode", col.f)},
+    "integers": {"a": aggregate("sum", col.i), "b": aggregate("avg", col.i), "c": aggregate("stddev_samp", col.i)},
+    "floats": {"a": aggregate("sum", col.f), "b": aggregate("avg", col.f), "c": aggregate("var_pop", col.f)},
+    "digits": {"a": aggregate("sum", col.r), "b": aggregate("stddev_pop", col.r), "c": aggregate("avg", col.d)},
+    "decimals": {"a": aggregate("sum", col.d), "b": aggregate("var_samp", col.d), "c": aggregate("min", col.d)},
+    "extremes": {"a": aggregate("min", col.f), "b": aggregate("max", col.s), "c": aggregate("collect", col.i)},
+    "places": {
+        "a": aggregate("percentile_disc", col.f, p=0.9),
+        "b": aggregate("percentile_cont", col.d, p=0.3),
+        "c": aggregate("median", col.f),
+        "d": aggregate("percentile_cont", col.r, p=0.7),
+    },
+    "ends": {"a": aggregate("first", col.s), "b": aggregate("last", col.d), "c": aggregate("first", col.i)},
+}
+
+
+def windows_of(stream: Stream, kind: str) -> Windowed[Stream]:
+    return {
+        "tumbling": lambda: stream.group_by("g").tumbling(5),
+        "hopping": lambda: stream.group_by("g").hopping(4, 2, offset=1),
+        "uneven": lambda: stream.hopping(3, 2),
+        "gaps": lambda: stream.group_by("g", "s").hopping(2, 5, since=-3),
+        "snapshot": lambda: stream.group_by("g").snapshot(),
+        "one snapshot": lambda: stream.snapshot(),
+        "one start": lambda: stream.count_windows(1),
+        "three starts": lambda: stream.group_by("g").count_windows(3),
+        "two ends": lambda: stream.group_by("g").count_windows(2, by="ends"),
+        "session": lambda: stream.group_by("g").sessions(2),
+        "session without a gap": lambda: stream.sessions(0),
+    }[kind]()
+
+
+GRIDS = ("tumbling", "hopping", "uneven", "gaps")
+ALIGNED = ("snapshot", "one snapshot", "session", "session without a gap")
+KINDS = (*GRIDS, *ALIGNED, "one start", "three starts", "two ends")
+
+
+def both(node: PlanNode) -> list[PlanOperator]:
+    native = native_step("windows", [node])
+    assert native is not None
+    return [node.operator("windows"), native]
+
+
+def outcome(operator: PlanOperator, delta: Delta) -> Any:
+    try:
+        return operator.step([delta])
+    except LmergeError as error:
+        return type(error), str(error)
+
+
+def compare(node: PlanNode, random_: random.Random) -> int:
+    """Run both over a random stream. Between steps they go on with each other's state, or with feedback."""
+    python, native = both(node)
+    compared = 0
+    for delta in cut(random_, random_stream(random_, random_.choice((8, 12, 20, 40)), ROWS)):
+        choice = random_.random()
+        if choice < 0.2:
+            states = [python.state(), native.state()]
+            python, native = both(node)
+            python.restore(states[1])
+            native.restore(states[0])
+        elif choice < 0.3:
+            t = random_.randint(-8, 20)
+            assert python.fast_forward(t) == native.fast_forward(t)
+        if random_.random() < 0.2:
+            delta = delta._replace(mark=max([change.vs for change in delta.changes], default=None))
+        expected = outcome(python, delta)
+        found = outcome(native, delta)
+        if not isinstance(expected, Delta):
+            assert found == expected
+            return compared
+        assert found.changes == expected.changes
+        assert found.stable == expected.stable
+        python.check()
+        native.check()
+        assert repr(native.state()) == repr(python.state())  # NaN is not equal to itself
+        assert (native.live(), native.skipped) == (python.live(), python.skipped)
+        compared += len(expected.changes)
+    return compared
+
+
+@pytest.mark.parametrize("form", list(Form))
+@pytest.mark.parametrize("calls", CALLS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_aggregates_are_the_same(kind: str, calls: str, form: Form) -> None:
+    compared = 0
+    for seed in range(SEEDS):
+        random_ = random.Random(seed)
+        output = "align" if kind in ALIGNED else random_.choice(("align", "point-at-end"))
+        policies: dict[str, Any] = {"form": form, "output": output}
+        stream = windows_of(source("events", SCHEMA), kind).agg(**policies, **CALLS[calls])
+        compared += compare(stream.node, random_)
+    assert compared > 0
+
+
+@pytest.mark.parametrize("form", list(Form))
+@pytest.mark.parametrize("kind", KINDS)
+def test_ranked_rows_are_the_same(kind: str, form: Form) -> None:
+    compared = 0
+    for seed in range(SEEDS):
+        random_ = random.Random(seed)
+        rank = random_.choice((None, "rank"))
+        windows = windows_of(source("events", SCHEMA), kind)
+        ranked = windows.top(2, by=[col.f.desc(), col.d], rank=rank, form=form)
+        compared += compare(ranked.node, random_)
+    assert compared > 0
+
+
+def test_a_start_without_a_first_window_is_the_same_error() -> None:
+    row = ROWS[3]
+    for change in (Change(row, NEG_INF, NEG_INF, 5), Change(row, NEG_INF, 7, INF)):
+        python, native = both(source("events", SCHEMA).tumbling(5).agg(n=count()).node)
+        assert outcome(native, Delta([change])) == outcome(python, Delta([change])) != Delta([])
+
+
+def test_too_many_windows_are_the_same_error() -> None:
+    node = source("events", SCHEMA).tumbling(1).agg(n=count()).node
+    assert isinstance(node, AggregateNode)
+    node = replace(node, policies=replace(node.policies, windows_max=10))
+    for first, last in ((Change(ROWS[0], 0, 0, 10**6), 9), (Change(ROWS[0], 0, 0, INF), 100)):
+        python, native = both(node)
+        for delta in (Delta([first]), Delta([Change(ROWS[1], last, last, last + 1)]), Delta([], INF)):
+            expected = outcome(python, delta)
+            found = outcome(native, delta)
+            if not isinstance(expected, Delta):
+                assert found == expected
+                break
+            assert found.changes == expected.changes
