@@ -22,6 +22,7 @@ class PlanOptions:
     plan: str | None = None
     places: dict[str, str] = field(default_factory=dict)
     join_at: int | None = None
+    checkpoint_every_s: float = 10.0
     is_supervised: bool = False
 
 
@@ -56,6 +57,11 @@ _OPTIONS: Final[tuple[Option, ...]] = (
         ],
         None,
     ),
+    (
+        "checkpoint_every",
+        Annotated[float, _option("Seconds between two checkpoints.", metavar="SECONDS", min=0.0)],
+        10.0,
+    ),
     ("supervised", Annotated[bool, _option("Driven by a parent: see lmerge.replica.driven.", "--supervised")], False),
 )
 
@@ -65,7 +71,8 @@ def planned(command: Callable[..., None]) -> Callable[..., None]:
 
     def convert(values: dict[str, Any]) -> PlanOptions:
         places = dict(_place(text) for text in values["source"] or ())
-        return PlanOptions(values["plan"], places, values["join_at"], is_supervised=values["supervised"])
+        every_s = values["checkpoint_every"]
+        return PlanOptions(values["plan"], places, values["join_at"], every_s, is_supervised=values["supervised"])
 
     return with_options(command, "chosen", _OPTIONS, convert)
 

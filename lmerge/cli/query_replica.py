@@ -40,7 +40,9 @@ def run_query(
         if start_s is None:
             return INTERRUPTED
     pace = None if speed is None else ReplayPace(speed * US_PER_S, start_s)
-    options = ReplicaOptions(place.role, pace, chosen.join_at, place.security)
+    options = ReplicaOptions(
+        place.role, pace, chosen.join_at, place.security, None, checkpoint, chosen.checkpoint_every_s
+    )
     run = ReplicaRun(
         query, chosen.plan, servers=place.servers, merge=place.merge, replica=place.replica, options=options, stop=stop
     )

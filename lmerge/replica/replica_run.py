@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Final
 
@@ -23,9 +24,10 @@ from lmerge.core.elements import INF, NEG_INF
 from lmerge.core.inputs import InputRole
 from lmerge.core.properties import ORDERED
 from lmerge.errors import UsageError
+from lmerge.replica.checkpoints import CheckpointFolder, ReplicaCheckpoint
 from lmerge.replica.feeds import SourceFeed, feed_of, opened_at
 from lmerge.replica.joining import merged_to, right_from
-from lmerge.replica.pacing import PaceClock, ReplayPace
+from lmerge.replica.pacing import PaceClock, ReplayPace, SharedClock
 from lmerge.replica.query import Query, settings_of, sources_of
 from lmerge.replica.sources.declared import IdleRule, PhysicalSource, SourceContext
 from lmerge.temporal.changes import Delta
@@ -42,6 +44,8 @@ STEP_ITEMS_MAX: Final = 4_096
 LOOK_S: Final = 0.1
 # Items that are released nearer together than this are taken together: 50 messages a second cost nothing.
 TICK_S: Final = 0.02
+# What a restart computes again. A checkpoint costs about as long as its state takes to be written.
+CHECKPOINT_EVERY_S: Final = 10.0
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,8 @@ class ReplicaOptions:
 
     ``role``: active, or observe. ``clock``: paces the sources; None: they are read at full speed. ``join_at``:
     the sources have every event that ends then or later; None: they begin at their beginning. ``security``: how to
-    connect. ``give_up_after_s``: seconds without any server after which the run fails; None: never.
+    connect. ``give_up_after_s``: seconds without any server after which the run fails; None: never. ``checkpoint``: the
+    folder from which the run goes on, and where it keeps its place every ``checkpoint_every_s`` seconds.
     """
 
     role: str = InputRole.ACTIVE.value
@@ -58,13 +63,15 @@ class ReplicaOptions:
     join_at: int | None = None
     security: Security | None = None
     give_up_after_s: float | None = None
+    checkpoint: Path | None = None
+    checkpoint_every_s: float = CHECKPOINT_EVERY_S
 
 
 class ReplicaRun:
     """A plan of a query as ``replica`` of ``merge``: ``with ReplicaRun(...) as begun: begun.run()``.
 
-    ``joined_at``: the result is right for events that end then or later; -inf: from the beginning. The arguments are
-    those of ``lmerge.replica.run``.
+    ``joined_at``: the result is right for events that end then or later; -inf: from the beginning. ``checkpoints``:
+    written so far, the last of ``checkpoint_bytes``. The arguments are those of ``lmerge.replica.run``.
     """
 
     def __init__(
@@ -84,11 +91,12 @@ class ReplicaRun:
         check_name("replica", replica)
         self.servers, self.merge, self.replica, self.options = servers, merge, replica, options
         self.sources = query.sources_of(self.node)
-        self.query = QueryRun(
-            {self.plan: self.node}, {name: settings_of(source) for name, source in self.sources.items()}
-        )
+        self.query: QueryRun
+        self._folder: CheckpointFolder | None = None
+        self._begun: ReplicaCheckpoint | None = None
         self.promises = derive(self.node)[self.node].promises
         self.joined_at = NEG_INF
+        self.checkpoints = self.checkpoint_bytes = 0
         self.clock: PaceClock | None = None if isinstance(options.clock, ReplayPace) else options.clock
         self.feeds: list[SourceFeed] = []
         self.publisher: Publisher | None = None
@@ -98,7 +106,7 @@ class ReplicaRun:
         self._needed_from = NEG_INF  # the servers' feedback, from the publisher's thread
         self._forwarded_to = NEG_INF
         self._step_items = STEP_ITEMS_FIRST
-        self._is_complete = False
+        self._saved_s = time.monotonic()
 
     def __enter__(self) -> ReplicaRun:
         try:
@@ -115,16 +123,19 @@ class ReplicaRun:
 
     def open(self) -> None:
         """Open the sources and connect. Raises UsageError for what does not fit, and what ends the publisher."""
+        if self.options.checkpoint is not None:
+            self._folder = CheckpointFolder(self.options.checkpoint)
+            self._begun = self._folder.load()
+        self.query = self._query_run()
         by_name = {source.label: source for source in sources_of(self.node)}
         for name, source in self.sources.items():
             self.feeds.append(self._opened(by_name[name], source))
-        if isinstance(self.options.clock, ReplayPace):
-            releases = [release for feed in self.feeds if (release := feed.next_release()) is not None]
-            self.clock = self.options.clock.clock(min(releases, default=wall_clock.wall_us()))
-        begins = NEG_INF if self.options.join_at is None else self.options.join_at
-        begins = max(begins, self._right_from())
+        self._set_clock()
+        begins = self._right_from() if self._begun is None else self._begun.complete_from
         merged = merged_to(self.servers, self.merge, self.options.security)
         self.joined_at = max(begins, merged)
+        if self.joined_at == INF:
+            return  # the merge is complete
         self.publisher = Publisher(
             self.servers,
             self.merge,
@@ -137,24 +148,31 @@ class ReplicaRun:
             limits=PublisherLimits(give_up_after_s=self.options.give_up_after_s),
             security=self.options.security,
         )
+        if self._begun is not None:
+            self.publisher.publish(self._begun.published)
         if merged > NEG_INF:
             self._fast_forward(merged)
+        self._saved_s = time.monotonic()
 
     def run(self) -> bool:
         """Run until the sources have ended, or the stop; return whether everything was published and merged."""
+        if self.joined_at == INF:
+            return True
         while not self._stop.is_set():
             self._take_feedback()
+            self._save_if_due()
             feed, wait_s = self._next_feed()
             if feed is not None:
                 self._step(feed)
             elif all(feed.has_ended for feed in self.feeds):
                 self._publish(self.query.end())
                 self._connected().flush()
-                self._is_complete = True
+                self._save()
                 return True
             elif not self._pass_idle():
                 self._wake.wait(wait_s)
                 self._wake.clear()
+        self._save()
         return False
 
     def stop(self) -> None:
@@ -166,22 +184,77 @@ class ReplicaRun:
         """Close the sources and leave the merge."""
         for feed in self.feeds:
             feed.close()
+        if self._folder is not None:
+            self._folder.close()
+            self._folder = None
         if self.publisher is not None:
             if is_failed:
                 self.publisher.abort()
             else:
                 self.publisher.close()
 
+    # Checkpoints.
+
+    def _query_run(self) -> QueryRun:
+        """Return the run of the plan, from its beginning or a checkpoint. Raises UsageError for a foreign one."""
+        settings = {name: settings_of(source) for name, source in self.sources.items()}
+        if self._begun is None:
+            return QueryRun({self.plan: self.node}, settings)
+        assert self._folder is not None
+        if (self._begun.merge, self._begun.plan) != (self.merge, self.plan):
+            owner = f"plan {self._begun.plan!r} for merge {self._begun.merge!r}"
+            mine = f"plan {self.plan!r} for merge {self.merge!r}"
+            raise UsageError(f"{self._folder.path} is a checkpoint of {owner}, and this is {mine}")
+        return QueryRun({self.plan: self.node}, settings, resume=self._begun.query)
+
+    def checkpoint(self) -> ReplicaCheckpoint:
+        """Return where the run is, between two steps."""
+        outbox = self._connected().inner.outbox
+        with outbox.lock:
+            published = outbox.live.prelude()
+            complete_from = max(outbox.complete_from, outbox.skipped, self.joined_at)
+        clock = self.clock
+        return ReplicaCheckpoint(
+            self.merge,
+            self.plan,
+            self.query.snapshot(),
+            {feed.name: feed.position for feed in self.feeds},
+            published,
+            complete_from,
+            (clock.first, clock.start_s, clock.speed) if isinstance(clock, SharedClock) else None,
+        )
+
+    def _save_if_due(self) -> None:
+        if self._folder is not None and time.monotonic() - self._saved_s >= self.options.checkpoint_every_s:
+            self._save()
+
+    def _save(self) -> None:
+        if self._folder is not None and self.publisher is not None:
+            self.checkpoint_bytes = self._folder.save(self.checkpoint())
+            self.checkpoints += 1
+            self._saved_s = time.monotonic()
+
+    def _set_clock(self) -> None:
+        """Begin the clock of a replay; one of a checkpoint goes on."""
+        if isinstance(self.options.clock, ReplayPace):
+            releases = [release for feed in self.feeds if (release := feed.next_release()) is not None]
+            self.clock = self.options.clock.clock(min(releases, default=wall_clock.wall_us()))
+            if self._begun is not None and self._begun.clock is not None and self.options.clock.start_s is None:
+                self.clock = SharedClock(*self._begun.clock)
+
     # The sources.
 
     def _opened(self, node: SourceNode, source: PhysicalSource) -> SourceFeed:
         may_skip = source.progress is None or source.progress.is_exact_over_gaps or ORDERED in node.promises
-        context = SourceContext(node.label, node.schema, may_skip, security=self.options.security)
-        reader = source.open(context, opened_at(source, None)[0])
-        return feed_of(node.label, source, reader, None, self._wake)
+        position = None if self._begun is None else self._begun.positions.get(node.label)
+        live = None if position is None else self.query.entrances[node.label].live
+        context = SourceContext(node.label, node.schema, may_skip, live, self.options.security)
+        reader = source.open(context, opened_at(source, position)[0])
+        return feed_of(node.label, source, reader, position, self._wake)
 
     def _right_from(self) -> int:
         """Return from when the result is right, by what the sources have. Waits for those that have to begin."""
+        join_at = NEG_INF if self.options.join_at is None else self.options.join_at
         since: dict[str, int] = {}
         for feed in self.feeds:
             found = feed.reader.complete_from()
@@ -189,7 +262,7 @@ class ReplicaRun:
                 feed.next_release()  # raises what has ended the source
                 self._wake.wait(LOOK_S)
                 found = feed.reader.complete_from()
-            since[feed.name] = NEG_INF if found is None else found
+            since[feed.name] = join_at if found is None else max(found, join_at)
         begins = right_from(self.node, since)
         if begins == INF:
             raise UsageError(

@@ -53,6 +53,10 @@ class PythonItems(RowSource):
     def is_live(self) -> bool:  # type: ignore[override]  # it depends on the items here
         return self.is_waiting or isinstance(self.items, AsyncIterable)
 
+    @property
+    def counts_items(self) -> bool:  # type: ignore[override]  # a function gives them again
+        return callable(self.items)
+
     def open(self, context: SourceContext, position: Position) -> SourceReader:
         """Return a reader."""
         return ItemsReader(self, context, position)

@@ -119,7 +119,10 @@ class LineReader(SourceReader):
             if len(items) >= ROWS_PER_CHUNK:
                 yield Chunk(items, begin, self._position(), releases)
                 items, releases, begin = [], None, self._position()
-        yield Chunk([*items, INF], begin, self._position(), None if releases is None else [*releases, releases[-1]])
+        if not items or items[-1] != INF:
+            items.append(INF)
+            releases = None if releases is None else [*releases, releases[-1]]
+        yield Chunk(items, begin, self._position(), releases)
 
     def close(self) -> None:
         """Close the file."""
@@ -137,17 +140,25 @@ class CsvReader(LineReader):
     """Reads a CSV file."""
 
     def __init__(self, source: CsvFile, context: SourceContext, position: Position) -> None:
+        changes = RowChanges(context, source.where, shape_of(source), csv_text)
         super().__init__(source, context, None)
-        self._changes = RowChanges(context, source.where, shape_of(source), csv_text)
-        self._delimiter = source.delimiter
+        self._changes, self._delimiter = changes, source.delimiter
         try:
-            self._names = next(csv.reader(iter(self._lines), delimiter=self._delimiter, strict=True), [])
-        except (TypeError, csv.Error) as problem:
-            raise UsageError(f"{self.name}, line 1: {problem}") from None
-        self._changes.check_columns(self._names, "line 1")
+            self._names = self._header()
+        except BaseException:
+            self.close()
+            raise
         if position is not None and position[1] > self._lines.read:
             self._lines.number, self._lines.read = position
             self._file.seek(self._lines.read)
+
+    def _header(self) -> list[str]:
+        try:
+            names = next(csv.reader(iter(self._lines), delimiter=self._delimiter, strict=True), [])
+        except (TypeError, csv.Error) as problem:
+            raise UsageError(f"{self.name}, line 1: {problem}") from None
+        self._changes.check_columns(names, "line 1")
+        return names
 
     def _items(self) -> Iterator[tuple[Item, int | None]]:
         rows = csv.reader(iter(self._lines), delimiter=self._delimiter, strict=True)

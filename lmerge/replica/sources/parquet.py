@@ -46,7 +46,11 @@ class ParquetReader(SourceReader):
             self._file = pq.ParquetFile(source.path)
         except (OSError, pa.ArrowException) as problem:
             raise UsageError(f"{self._changes.source} cannot be read: {problem}") from None
-        self._changes.check_columns(self._file.schema_arrow.names)
+        try:
+            self._changes.check_columns(self._file.schema_arrow.names)
+        except BaseException:
+            self._file.close()
+            raise
         self._problems = (OSError, pa.ArrowException)
         self._position: tuple[int, int] = tuple(position) if position else (0, 0)
         self._may_skip = context.may_skip

@@ -61,8 +61,8 @@ class RowChanges:
         there = list(names)
         for name in self.needed:
             if there.count(name) != 1:
-                problem = "no column" if name not in there else "several columns"
-                raise self.error(place, f"there is {problem} {name!r}; there are {', '.join(there)[:200]}")
+                problem = "is no column" if name not in there else "are several columns"
+                raise self.error(place, f"there {problem} {name!r}; there are {', '.join(there)[:200]}")
 
     def change(self, row: Mapping[str, Any], place: str) -> Change:
         """Return the insert of a row. Raises InvalidRow. ``place``: of the row, such as ``line 7``."""
