@@ -14,6 +14,7 @@ from lmerge import terminal
 from lmerge.cli.plan_options import PlanOptions, QueryPlace
 from lmerge.client.metrics import asked_metrics
 from lmerge.replica.driven import INTERRUPTED, LEAVE_S, report_to_parent, stop_on_signals, wait_for_start
+from lmerge.replica.metrics import PlanMetrics
 from lmerge.replica.pacing import ReplayPace
 from lmerge.replica.plan_files import read_query_file
 from lmerge.replica.replica_run import ReplicaOptions, ReplicaRun
@@ -61,11 +62,15 @@ def run_query(
 
 def _measure(run: ReplicaRun) -> None:
     metrics = asked_metrics(os.environ)
-    if metrics is not None and run.publisher is not None:
-        metrics.watch(run.publisher)
+    if metrics is not None:
+        PlanMetrics(metrics.registry, run)
+        if run.publisher is not None:
+            metrics.watch(run.publisher)
 
 
 def _report(run: ReplicaRun, is_complete: bool) -> None:
-    taken = sum(feed.items for feed in run.feeds)
+    found = run.counted()
+    taken, skipped = sum(source.items for source in found.sources), sum(one.skipped for one in found.operators)
     how = "everything was published" if is_complete else "stopped"
-    terminal.error(f"{run.replica}: {how}: plan {run.plan}, {taken:,} items of its sources")
+    left_out = f", {skipped:,} not evaluated after feedback" if skipped else ""
+    terminal.error(f"{run.replica}: {how}: plan {run.plan}, {taken:,} items of its sources{left_out}")

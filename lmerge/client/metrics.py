@@ -60,6 +60,7 @@ class ClientMetrics(Collector):
         self._publishers: dict[tuple[str, str], AsyncPublisher] = {}
         self._subscribers: dict[tuple[str, str], WatchedSubscriber] = {}
         self._relays: list[Relay] = []
+        self.registry = registry
         registry.register(self)
 
     def watch(self, client: Publisher | AsyncPublisher | Subscriber | AsyncSubscriber | Relay) -> None:

@@ -25,6 +25,7 @@ from lmerge.core.inputs import InputRole
 from lmerge.core.properties import ORDERED
 from lmerge.errors import UsageError
 from lmerge.replica.checkpoints import CheckpointFolder, ReplicaCheckpoint
+from lmerge.replica.counts import RunCounts, counts_of
 from lmerge.replica.feeds import SourceFeed, feed_of, opened_at
 from lmerge.replica.joining import merged_to, right_from
 from lmerge.replica.pacing import PaceClock, ReplayPace, SharedClock
@@ -40,12 +41,16 @@ from lmerge.wire.names import check_name
 STEP_S: Final = 0.02
 STEP_ITEMS_FIRST: Final = 64
 STEP_ITEMS_MAX: Final = 4_096
+# By so much per step the longest time of an item is forgotten.
+FORGET: Final = 0.98
 # A run that waits for its sources checks so often whether one is idle, or is to be stopped.
 LOOK_S: Final = 0.1
 # Items that are released nearer together than this are taken together: 50 messages a second cost nothing.
 TICK_S: Final = 0.02
 # What a restart computes again. A checkpoint costs about as long as its state takes to be written.
 CHECKPOINT_EVERY_S: Final = 10.0
+# How long the figures of a run are waited for: a step takes less, unless a user's function takes long.
+COUNT_S: Final = 1.0
 
 
 @dataclass(frozen=True)
@@ -106,7 +111,12 @@ class ReplicaRun:
         self._needed_from = NEG_INF  # the servers' feedback, from the publisher's thread
         self._forwarded_to = NEG_INF
         self._step_items = STEP_ITEMS_FIRST
+        self._item_s = STEP_S / STEP_ITEMS_FIRST
         self._saved_s = time.monotonic()
+        self._is_running = False
+        self._counts = RunCounts()
+        self._counted = threading.Event()  # not set: the figures are asked for
+        self._counted.set()
 
     def __enter__(self) -> ReplicaRun:
         try:
@@ -158,27 +168,46 @@ class ReplicaRun:
         """Run until the sources have ended, or the stop; return whether everything was published and merged."""
         if self.joined_at == INF:
             return True
+        self._is_running = True
+        try:
+            is_complete = self._run()
+            if is_complete:
+                self._connected().flush()
+            self._save()
+            self._count()
+        finally:
+            self._is_running = False
+        return is_complete
+
+    def _run(self) -> bool:
         while not self._stop.is_set():
             self._take_feedback()
             self._save_if_due()
+            if not self._counted.is_set():
+                self._count()
             feed, wait_s = self._next_feed()
             if feed is not None:
                 self._step(feed)
             elif all(feed.has_ended for feed in self.feeds):
                 self._publish(self.query.end())
-                self._connected().flush()
-                self._save()
                 return True
             elif not self._pass_idle():
                 self._wake.wait(wait_s)
                 self._wake.clear()
-        self._save()
         return False
 
     def stop(self) -> None:
         """End the run after its present step. Any thread may call it."""
         self._stop.set()
         self._wake.set()
+
+    def counted(self) -> RunCounts:
+        """Return the figures of the run, as of its next step. Any thread may call it."""
+        if self._is_running:
+            self._counted.clear()
+            self._wake.set()
+            self._counted.wait(COUNT_S)
+        return self._counts
 
     def close(self, *, is_failed: bool = False) -> None:
         """Close the sources and leave the merge."""
@@ -192,6 +221,10 @@ class ReplicaRun:
                 self.publisher.abort()
             else:
                 self.publisher.close()
+
+    def _count(self) -> None:
+        self._counts = counts_of(self.query, self.feeds, self._forwarded_to)
+        self._counted.set()
 
     # Checkpoints.
 
@@ -289,9 +322,15 @@ class ReplicaRun:
         if latest is not None:
             self._publish(self.query.advance(feed.name, latest))
             return
-        self._publish(self.query.take(feed.name, feed.take(self._step_items, self.clock)))
-        part = STEP_S / max(time.monotonic() - began_s, STEP_S / 4)
-        self._step_items = max(1, min(int(self._step_items * part) or 1, STEP_ITEMS_MAX))
+        items = feed.take(self._step_items, self.clock)
+        steps = self.query.take(feed.name, items)
+        self._fit_step(time.monotonic() - began_s, len(items))
+        self._publish(steps)
+
+    def _fit_step(self, took_s: float, items: int) -> None:
+        """Choose the size of the next step. What was slow stays slow for a while: a long step delays feedback."""
+        self._item_s = max(took_s / max(items, 1), self._item_s * FORGET)
+        self._step_items = max(1, min(int(STEP_S / self._item_s), 2 * self._step_items, STEP_ITEMS_MAX))
 
     def _pass_idle(self) -> bool:
         """Let sources that have been silent for long go on without events. Return whether one did."""

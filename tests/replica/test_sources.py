@@ -128,7 +128,10 @@ def test_every_type_is_read_from_text_json_and_arrow(tmp_path: Path) -> None:
 
 
 def test_intervals_have_ends_or_do_not_end(tmp_path: Path) -> None:
-    rows = [{"origin": "A", "delay": 1, "dep": 3, "arr": 9}, {"origin": "B", "delay": None, "dep": 4, "arr": None}]
+    rows: list[Any] = [
+        {"origin": "A", "delay": 1, "dep": 3, "arr": 9},
+        {"origin": "B", "delay": None, "dep": 4, "arr": None},
+    ]
     expected = [Change(("A", 1), 3, 3, 9), Change(("B", None), 4, 4, INF), INF]
     write_csv(tmp_path / "i.csv", [{name: "" if v is None else v for name, v in row.items()} for row in rows])
     for source in (
@@ -265,9 +268,9 @@ def test_parquet_leaves_out_row_groups_that_nothing_needs(tmp_path: Path) -> Non
             taken += feed.take(4096, None)
     feed.close()
     in_groups = [POINTS[at : at + 200] for at in range(0, 1500, 200)]
-    needed = [group for at, group in enumerate(in_groups) if not at or max(one.new for one in group) >= 1000]  # type: ignore[union-attr]  # changes
+    needed = [group for at, group in enumerate(in_groups) if not at or max(one.new for one in group) >= 1000]
     assert taken == [item for group in needed for item in group] + [INF]
-    assert latest == [max(one.vs for one in group) for group in in_groups if group not in needed]  # type: ignore[union-attr]  # changes
+    assert latest == [max(one.vs for one in group) for group in in_groups if group not in needed]
     assert len(latest) > 2
 
 

@@ -97,7 +97,12 @@ class Chunk(NamedTuple):
 
 
 class SourceReader(ABC):
-    """An open source. One thread reads ``chunks``; other threads may call the rest."""
+    """An open source. One thread reads ``chunks``; other threads may call the rest.
+
+    ``parts_skipped``: parts of it that were not read after feedback.
+    """
+
+    parts_skipped = 0
 
     @abstractmethod
     def chunks(self) -> Iterator[Chunk]:

@@ -33,7 +33,7 @@ class ParquetFile(FileSource):
 
 
 class ParquetReader(SourceReader):
-    """Reads a Parquet file. ``groups_skipped``: row groups that were left out after feedback."""
+    """Reads a Parquet file. Its parts are row groups."""
 
     def __init__(self, source: ParquetFile, context: SourceContext, position: Position) -> None:
         try:
@@ -55,7 +55,6 @@ class ParquetReader(SourceReader):
         self._position: tuple[int, int] = tuple(position) if position else (0, 0)
         self._may_skip = context.may_skip
         self._needed_from = NEG_INF
-        self.groups_skipped = 0
 
     def fast_forward(self, t: int) -> None:
         """Learn that no event is needed that ends before ``t``."""
@@ -71,7 +70,7 @@ class ParquetReader(SourceReader):
             count = self._file.metadata.row_group(group).num_rows
             latest = self._latest_if_unneeded(group)
             if latest is not None:
-                self.groups_skipped += 1
+                self.parts_skipped += 1
                 yield Chunk([], [group, begin], [group + 1, 0], latest=latest)
             else:
                 yield from self._group(rows, group, begin, first)

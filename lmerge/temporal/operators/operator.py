@@ -90,6 +90,10 @@ class PlanOperator(ABC):
         """Return the number of events that the operator keeps."""
         return 0
 
+    def sizes(self) -> dict[str, int]:
+        """Return what the operator keeps besides events, by kind, such as groups."""
+        return {}
+
     @property
     def is_idle(self) -> bool:
         """Whether the operator is as one that has had no events."""

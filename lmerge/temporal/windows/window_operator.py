@@ -132,6 +132,11 @@ class WindowOperator(SkippingOperator):
         """Return the number of live events."""
         return super().live() + sum(group.live for group in self._groups.values())
 
+    def sizes(self) -> dict[str, int]:
+        """Return the numbers of groups and of windows."""
+        groups = self._groups.values()
+        return {"groups": len(groups), "windows": sum(len(group.windows) for group in groups)}
+
     def state(self) -> dict[str, Any]:
         """Return what the operator has to know to go on, as plain values."""
         times = [self._input_stable, self._mark, self._last_finite, self._is_marked]
