@@ -23,6 +23,7 @@ class PlanOptions:
     places: dict[str, str] = field(default_factory=dict)
     join_at: int | None = None
     checkpoint_every_s: float = 10.0
+    is_raw: bool = False
     is_supervised: bool = False
 
 
@@ -62,6 +63,11 @@ _OPTIONS: Final[tuple[Option, ...]] = (
         Annotated[float, _option("Seconds between two checkpoints.", metavar="SECONDS", min=0.0)],
         10.0,
     ),
+    (
+        "raw",
+        Annotated[bool, _option("The result's only column is the payload: text or bytes, no rows.", "--raw")],
+        False,
+    ),
     ("supervised", Annotated[bool, _option("Driven by a parent: see lmerge.replica.driven.", "--supervised")], False),
 )
 
@@ -72,7 +78,7 @@ def planned(command: Callable[..., None]) -> Callable[..., None]:
     def convert(values: dict[str, Any]) -> PlanOptions:
         places = dict(_place(text) for text in values["source"] or ())
         every_s = values["checkpoint_every"]
-        return PlanOptions(values["plan"], places, values["join_at"], every_s, is_supervised=values["supervised"])
+        return PlanOptions(values["plan"], places, values["join_at"], every_s, values["raw"], values["supervised"])
 
     return with_options(command, "chosen", _OPTIONS, convert)
 

@@ -1,8 +1,8 @@
 """``lmerge replica``: run a replica in this process: one that comes with lmerge, or a plan of one's own.
 
-Five replicas publish the flights of 2013: three in plain Python, two as queries of PySpark. Each is in a package with a
-``__main__`` that also runs without this command. This command finds them by their entry points (``replica_programs``).
-A name that ends in ``.py`` or ``.json`` is a file with a query (``query_replica``).
+Eight replicas publish the flights of 2013: three in plain Python, two as queries of PySpark, three as temporal plans.
+Each is in a package with a ``__main__`` that also runs without this command, which finds them by their entry points
+(``replica_programs``). A name that ends in ``.py`` or ``.json`` is a file with a query (``query_replica``).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Name = Annotated[
 def list_replicas() -> None:
     """List the replicas, each with a summary."""
     for name in replica_names():
-        terminal.line(f"{name:<14} {replica_program(name).summary}")
+        terminal.line(f"{name:<20} {replica_program(name).summary}")
 
 
 @app.command("run")

@@ -29,6 +29,7 @@ from lmerge.replica.counts import RunCounts, counts_of
 from lmerge.replica.feeds import SourceFeed, feed_of, opened_at
 from lmerge.replica.joining import merged_to, right_from
 from lmerge.replica.pacing import PaceClock, ReplayPace, SharedClock
+from lmerge.replica.payloads import RawWriter
 from lmerge.replica.query import Query, settings_of, sources_of
 from lmerge.replica.sources.declared import IdleRule, PhysicalSource, SourceContext
 from lmerge.temporal.changes import Delta
@@ -60,7 +61,8 @@ class ReplicaOptions:
     ``role``: active, or observe. ``clock``: paces the sources; None: they are read at full speed. ``join_at``:
     the sources have every event that ends then or later; None: they begin at their beginning. ``security``: how to
     connect. ``give_up_after_s``: seconds without any server after which the run fails; None: never. ``checkpoint``: the
-    folder from which the run goes on, and where it keeps its place every ``checkpoint_every_s`` seconds.
+    folder from which the run goes on, and where it keeps its place every ``checkpoint_every_s`` seconds. ``is_raw``:
+    the only column, text or bytes, is the payload, and the merge has no columns.
     """
 
     role: str = InputRole.ACTIVE.value
@@ -70,6 +72,7 @@ class ReplicaOptions:
     give_up_after_s: float | None = None
     checkpoint: Path | None = None
     checkpoint_every_s: float = CHECKPOINT_EVERY_S
+    is_raw: bool = False
 
 
 class ReplicaRun:
@@ -105,7 +108,7 @@ class ReplicaRun:
         self.clock: PaceClock | None = None if isinstance(options.clock, ReplayPace) else options.clock
         self.feeds: list[SourceFeed] = []
         self.publisher: Publisher | None = None
-        self._writer = ElementWriter(self.node)
+        self._writer = RawWriter(self.node) if options.is_raw else ElementWriter(self.node)
         self._stop = stop or threading.Event()
         self._wake = threading.Event()
         self._needed_from = NEG_INF  # the servers' feedback, from the publisher's thread
@@ -151,7 +154,7 @@ class ReplicaRun:
             self.merge,
             self.replica,
             properties=self.promises,
-            schema=self.node.schema,
+            schema=None if self.options.is_raw else self.node.schema,
             role=self.options.role,
             origin=Origin(join_at=None if self.joined_at == NEG_INF else self.joined_at),
             on_fast_forward=self._note_feedback,

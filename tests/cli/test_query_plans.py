@@ -104,7 +104,7 @@ def test_plans_are_shown_in_every_form(tmp_path: Path) -> None:
     assert tree.returncode == 0, tree.stderr
     assert [line for line in tree.stdout.splitlines() if line and line[0] != " "] == [
         "final: r1",
-        "settled: r3",
+        "settled: r1",
         "watermark: r3",
         "eager: r3",
     ]

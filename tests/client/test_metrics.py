@@ -157,7 +157,7 @@ def test_the_page_lists_exactly_what_clients_export_and_counts_their_series() ->
     metrics.watch(AsyncSubscriber("h1:1", MERGE, name="board"))
     families = list(metrics.collect())
     _, _, rest = PAGE.read_text().partition("\n## What clients export\n")
-    text, _, _ = rest.partition("\n## What a Spark driver exports\n")
+    text, _, _ = rest.partition("\n## What a plan exports\n")
     rows = re.findall(r"^\| `(\w+)` \| (\w+) \| ([\w, ]*?) ?\|", text, re.MULTILINE)
     found = {
         f"{f.name}_total" if f.type == "counter" else f.name: (f.type, ", ".join(getattr(f, "_labelnames", ())))

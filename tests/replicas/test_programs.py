@@ -37,7 +37,8 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 
 def test_every_declared_replica_is_a_program_that_can_be_run(installed: dict[str, str]) -> None:
-    assert replica_names() == ["aggressive", "conservative", "open-ended", "spark-append", "spark-update"]
+    spark, temporal = ["spark-append", "spark-update"], ["temporal-by-airport", "temporal-final", "temporal-revising"]
+    assert replica_names() == ["aggressive", "conservative", "open-ended", *spark, *temporal]
     for name in replica_names():
         program = replica_program(name)
         assert callable(import_module(program.module).main)

@@ -87,9 +87,13 @@ class Reading:
 
     def table(self) -> Counter[tuple[Any, ...]]:
         """Return the events when the merge is complete, as (columns..., vs, ve)."""
+        return table_of(self.complete(), self._subscriber.inner.schema)
+
+    def complete(self) -> Tdb:
+        """Return the table when the merge is complete."""
         self._thread.join(60)
         assert self._tdb.stable_point == INF
-        return table_of(self._tdb, self._subscriber.inner.schema)
+        return self._tdb
 
     def until(self, stable: int) -> None:
         """Wait until the merge is stable at a time."""
