@@ -1,5 +1,5 @@
 # lmerge: two commands do all their own set-up on a machine with Python >= 3.10, git and a C toolchain.
-#   make demo   merges four replicas of a year of real flights, one of them in Spark, and kills the leading one
+#   make demo   merges five replicas of a year of real flights, one of them in Spark, and kills the leading one
 #   make test   checks everything
 # PYTHON=python3.12 chooses the interpreter of the virtual environment. With cargo and Rust >= 1.88 the native core is
 # built, and `make test` requires that it passes; `make test HAS_RUST=` does not. Without Rust, lmerge runs on Python.

@@ -41,7 +41,7 @@ def demo(
     ] = REPLAY_S,
     kills: Annotated[int, typer.Option(help="How often the winning replica is killed.", min=0, max=2)] = 2,
     server_kills: Annotated[int, typer.Option(help="How often one of the two servers is killed.", min=0, max=1)] = 1,
-    spark: Annotated[Spark, typer.Option(help="A fourth replica, in PySpark; auto: where PySpark runs.")] = Spark.AUTO,
+    spark: Annotated[Spark, typer.Option(help="A fifth replica, in PySpark; auto: where PySpark runs.")] = Spark.AUTO,
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as one JSON object.")] = False,
     plain: Annotated[bool, typer.Option("--plain", help="Print lines, also in a terminal.")] = False,
     picture: Annotated[
@@ -50,7 +50,7 @@ def demo(
 ) -> None:
     """Merge replicas of a year of flights on two servers, kill the leading replica and a server, check the output.
 
-    Three replicas are plain Python; a fourth is a query of PySpark.
+    Three replicas are plain Python, the fourth runs a temporal plan, and the fifth is a query of PySpark.
 
     The command measures the machine first. From that follow the pace of the replay and, without --months and --days,
     how much of the year is replayed. The replay waits for processes that start again: nothing is killed before all

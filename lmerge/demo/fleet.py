@@ -3,8 +3,8 @@
 Called by `run`. `DemoReplicas` starts and kills processes and reads their messages and the server's description of
 them. It does not decide when to kill and which replica: `run` does.
 
-Three replicas are plain Python. Where PySpark runs, a query of PySpark is the fourth. It publishes by the batch, so it
-is rarely the first, and the demo does not depend on it.
+Three replicas are plain Python, and one runs a plan of ``lmerge.temporal``. Where PySpark runs, a query of PySpark is
+the fifth. It publishes by the batch, so it is rarely the first, and the demo does not depend on it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ from typing import Any
 from lmerge.demo.observe import Seen
 from lmerge.demo.processes import Child
 from lmerge.demo.verdict import ReplicaTotals
-from lmerge.demo.view import SPARK, ReplicaScene
+from lmerge.demo.view import SPARK, TEMPORAL, ReplicaScene
 from lmerge.errors import Unavailable
 from lmerge_replicas.flights.source import Days
 from lmerge_replicas.flights.style import STYLES
 
 MERGE = "flights"
 SPARK_PLAN = "update"  # the one that publishes at once and revises
+TEMPORAL_PLAN = "revising"  # as well
+ESSENTIAL = (*STYLES, TEMPORAL)  # the replicas that the demo depends on
 WINDOW_S = 2.0  # over which rates and the leading replica are measured
 
 
@@ -108,7 +110,7 @@ class DemoReplicas:
         self._speed = speed
         self._start: float | None = None
         self.flights = 0
-        self.replicas = {name: Replica(name) for name in (*STYLES, *([SPARK] if spark else []))}
+        self.replicas = {name: Replica(name) for name in (*ESSENTIAL, *([SPARK] if spark else []))}
 
     @property
     def essential(self) -> list[Replica]:
@@ -131,7 +133,9 @@ class DemoReplicas:
         replica.life += 1
         replica.state, replica.has_attached = "loading", False
         module, own = "lmerge_replicas.flights", [name]
-        if replica.is_spark:
+        if name == TEMPORAL:
+            module, own = "lmerge_replicas.temporal", [TEMPORAL_PLAN, "--replica", name]
+        elif replica.is_spark:
             module = "lmerge_replicas.spark"
             own = [SPARK_PLAN, "--replica", name, "--checkpoint", str(self._folder / name)]
         replica.child = Child(

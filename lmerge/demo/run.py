@@ -2,7 +2,7 @@
 
 A replica in Spark takes longer to start than the others, and the start of its JVM uses the whole machine. So the clock
 waits for it, for some time, and the run then measures the merge and not that start. On a slow machine the replay begins
-without it, and it joins when it can. The output ends when the three other inputs have ended. The replica in Spark
+without it, and it joins when it can. The output ends when the four other inputs have ended. The replica in Spark
 changes no verdict.
 
 Called by `demo`. The main thread reads processes and counters ten times a second, kills, restarts and draws. A second
@@ -26,7 +26,7 @@ from lmerge.client import Subscriber, SubscriberLimits
 from lmerge.client.subscribe.follower import JOINED
 from lmerge.core.elements import INF, NEG_INF
 from lmerge.demo.clock import ReplayClockFile
-from lmerge.demo.fleet import MERGE, DemoReplicas
+from lmerge.demo.fleet import ESSENTIAL, MERGE, DemoReplicas
 from lmerge.demo.judge import FlightsJudge
 from lmerge.demo.ledger import Ledger
 from lmerge.demo.observe import Observation, observe
@@ -39,11 +39,10 @@ from lmerge.errors import Unavailable
 from lmerge_replicas.flights.flight import DAY
 from lmerge_replicas.flights.replay import ReplayClock, first_instant
 from lmerge_replicas.flights.source import Days
-from lmerge_replicas.flights.style import STYLES
 
 TICK_S = 0.1
 OBSERVE_S = 0.25  # between queries of the server; each costs it about a millisecond
-START_S = 0.3  # from the start message to the first element, so that all three replicas have read it
+START_S = 0.3  # from the start message to the first element, so that all replicas have read it
 STUCK_S_MAX = 60.0  # no output for so long is a failure on any machine
 LOAD_S_MAX = 60.0  # the year takes 3 s on a free core
 SPARK_NEEDED_S_MAX = 600.0  # with --spark yes
@@ -262,7 +261,7 @@ def run_demo(options: DemoOptions, view: DemoView) -> DemoVerdict:
     total_began_s = time.monotonic()
     with _signals_as_exceptions(), tempfile.TemporaryDirectory(prefix="lmerge-demo-") as scratch:
         folder = Path(scratch)
-        servers = Servers(folder, closing=f"quorum:{len(STYLES)}")
+        servers = Servers(folder, closing=f"quorum:{len(ESSENTIAL)}")
         clock = ReplayClockFile(folder / "clock.json")
         fleet = DemoReplicas(
             servers.addresses, options.days, options.speed, folder, clock.path, spark=not options.without_spark
@@ -315,8 +314,7 @@ def _load(run: DemoRun, view: DemoView) -> None:
     if options.capacity:
         run.report(f"{options.capacity}: {options.days.first} to {options.days.last} in {options.seconds:.0f} s")
     run.report(
-        f"{count_of(run.fleet.essential)} replicas read the raw table"
-        + ("; Spark starts for a fourth" if spark else "")
+        f"{count_of(run.fleet.essential)} replicas read the raw table" + ("; Spark starts for a fifth" if spark else "")
     )
     if run.spark_note:
         run.report(run.spark_note)

@@ -35,8 +35,15 @@ STATE_STYLES = {
     "done": "dim",
 }
 SPARK = "spark"  # the name of the replica in PySpark
-REPLICA_STYLES = {"aggressive": "magenta", "conservative": "cyan", "open-ended": "yellow", SPARK: "green"}
-NUMBERS = {3: "three", 4: "four"}
+TEMPORAL = "temporal"  # the name of the one that runs a plan of lmerge.temporal
+REPLICA_STYLES = {
+    "aggressive": "magenta",
+    "conservative": "cyan",
+    "open-ended": "yellow",
+    TEMPORAL: "blue",
+    SPARK: "green",
+}
+NUMBERS = {3: "three", 4: "four", 5: "five"}
 NEWS_SHOWN = 8
 LINE_EVERY_S = 2.0  # between plain lines: short enough to follow, long enough for a CI log
 

@@ -85,7 +85,7 @@ def test_an_interrupted_demo_leaves_no_process_behind(number: signal.Signals) ->
             if "the replay begins" in line:
                 break
         children = descendants(process.pid)
-        assert len(children) == 5, "two servers and three replicas"
+        assert len(children) == 6, "two servers and four replicas"
         os.kill(process.pid, number)
         assert process.wait(30) == 130
         assert not [child for child in children if is_running(child)]

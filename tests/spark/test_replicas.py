@@ -395,6 +395,6 @@ def test_the_demo_has_a_replica_in_spark_and_the_same_verdict() -> None:
     verdict = json.loads(done.stdout)
     assert verdict["expected_events"] == verdict["merged_events"] == 7_561
     assert (verdict["lost"], verdict["duplicates"], verdict["contradictions"]) == (0, 0, 0)
-    assert list(verdict["replicas"]) == ["aggressive", "conservative", "open-ended", "spark"]
+    assert list(verdict["replicas"]) == ["aggressive", "conservative", "open-ended", "temporal", "spark"]
     assert verdict["replicas"]["spark"]["inserts"] > 0
     assert verdict["spark"] == ""
