@@ -9,7 +9,7 @@ import pytest
 from cli_world import run
 from replica_world import flight_rows, write_csv, write_query
 
-NOBODY = ("-s", "127.0.0.1:" + "1", "-m", "m")  # nothing is sent to it: what is wrong comes first
+NO_SERVER = ("-s", "127.0.0.1:" + "1", "-m", "m")  # nothing is sent to it: what is wrong comes first
 BROKEN = {
     "syntax": ("query = (", r"query.py cannot be imported: line 1: SyntaxError: '\(' was never closed"),
     "import": ("import no_such_package", "line 1: ModuleNotFoundError: No module named 'no_such_package'"),
@@ -65,7 +65,7 @@ BROKEN = {
 @pytest.mark.parametrize("case", BROKEN)
 def test_a_query_that_does_not_fit_is_an_error_with_its_line(case: str, tmp_path: Path) -> None:
     text, message = BROKEN[case]
-    ended = run("replica", "run", str(write_query(tmp_path, text)), *NOBODY)
+    ended = run("replica", "run", str(write_query(tmp_path, text)), *NO_SERVER)
     assert ended.returncode == 2
     assert message.replace("\\", "") in ended.stderr
     assert "Traceback" not in ended.stderr
@@ -74,14 +74,14 @@ def test_a_query_that_does_not_fit_is_an_error_with_its_line(case: str, tmp_path
 def test_a_plan_that_is_not_there_is_named(tmp_path: Path) -> None:
     write_csv(tmp_path / "flights.csv", flight_rows(9))
     path = str(write_query(tmp_path))
-    for arguments in (("replica", "run", path, "--plan", "x", *NOBODY), ("plan", path, "--plan", "x")):
+    for arguments in (("replica", "run", path, "--plan", "x", *NO_SERVER), ("plan", path, "--plan", "x")):
         ended = run(*arguments)
         assert ended.returncode == 2
         assert "there is no plan 'x': there are final, settled, watermark, eager" in ended.stderr
-    ended = run("replica", "run", path, *NOBODY)
+    ended = run("replica", "run", path, *NO_SERVER)
     assert ended.returncode == 2
     assert "name one of its plans: there are final, settled, watermark, eager" in ended.stderr
-    ended = run("replica", "run", str(tmp_path / "gone.py"), *NOBODY)
+    ended = run("replica", "run", str(tmp_path / "gone.py"), *NO_SERVER)
     assert ended.returncode == 2
     assert "there is no file" in ended.stderr
 
@@ -93,7 +93,7 @@ def test_a_source_can_be_elsewhere(tmp_path: Path) -> None:
         ("trains=x.csv", "there is no source 'trains'; there are flights"),
         ("flights", "--source is 'flights'; it is NAME=PLACE"),
     ):
-        ended = run("replica", "run", path, "--plan", "final", "--source", place, *NOBODY)
+        ended = run("replica", "run", path, "--plan", "final", "--source", place, *NO_SERVER)
         assert ended.returncode == 2
         assert message in ended.stderr
 
@@ -132,7 +132,7 @@ def test_plans_are_shown_in_every_form(tmp_path: Path) -> None:
 def test_a_plan_as_json_that_does_not_fit_is_named(change: dict[str, object], message: str, tmp_path: Path) -> None:
     document = json.loads(run("plan", str(write_query(tmp_path)), "--json").stdout)
     (tmp_path / "plan.json").write_text(json.dumps(document | change))
-    ended = run("replica", "run", str(tmp_path / "plan.json"), "--plan", "final", *NOBODY)
+    ended = run("replica", "run", str(tmp_path / "plan.json"), "--plan", "final", *NO_SERVER)
     assert ended.returncode == 2
     assert f"plan.json: {message}" in ended.stderr
 
@@ -141,7 +141,7 @@ def test_text_that_is_no_plan_is_named(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     for text, message in ((b"{", "is no JSON"), (b"\xff", "is no UTF-8"), (b"{}", "this is no plan: {}")):
         path.write_bytes(text)
-        ended = run("replica", "run", str(path), *NOBODY)
+        ended = run("replica", "run", str(path), *NO_SERVER)
         assert ended.returncode == 2
         assert message in ended.stderr
 
