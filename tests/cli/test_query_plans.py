@@ -108,7 +108,7 @@ def test_plans_are_shown_in_every_form(tmp_path: Path) -> None:
         "watermark: r3",
         "eager: r3",
     ]
-    assert "└─ filter (delay > 15)" in tree.stdout
+    assert "└─ filter col.delay > 15" in tree.stdout
     explained = run("plan", path, "--show", "explain", "--plan", "final")
     assert "promises deterministic-ties, insert-only, key, ordered" in explained.stdout
     assert "eager" not in explained.stdout
