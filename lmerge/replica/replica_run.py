@@ -163,8 +163,8 @@ class ReplicaRun:
         )
         if self._begun is not None:
             self.publisher.publish(self._begun.published)
-        if merged > NEG_INF:
-            self._fast_forward(merged)
+        if self.joined_at > NEG_INF:
+            self._leave_out(min(self.joined_at, INF - 1))
         self._saved_s = time.monotonic()
 
     def run(self) -> bool:
@@ -386,8 +386,11 @@ class ReplicaRun:
     def _fast_forward(self, until: int) -> None:
         """Leave out events that end before ``until`` from here on: the servers, the plan, then the sources."""
         until = min(until, INF - 1)
-        self._forwarded_to = until
         self._connected().skip(until)
+        self._leave_out(until)
+
+    def _leave_out(self, until: int) -> None:
+        self._forwarded_to = until
         needed = self.query.fast_forward(self.plan, until)
         for feed in self.feeds:
             feed.reader.fast_forward(needed[feed.name])

@@ -113,6 +113,7 @@ def test_plans_are_shown_in_every_form(tmp_path: Path) -> None:
     assert "promises deterministic-ties, insert-only, key, ordered" in explained.stdout
     assert "eager" not in explained.stdout
     assert run("plan", path, "--show", "mermaid").stdout.startswith("flowchart TD\n")
+    assert run("plan", path, "--show", "svg").stdout.startswith("<svg ")
     document = json.loads(run("plan", path, "--json").stdout)
     assert document["outputs"].keys() == {"final", "settled", "watermark", "eager"}
     assert document["sources"] == {

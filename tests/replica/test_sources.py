@@ -315,3 +315,21 @@ def test_a_socket_that_sends_something_else_is_named() -> None:
         read(fed(JsonLinesSocket(address=address, time="at")))
     with pytest.raises(Unavailable, match="cannot be reached"):
         fed(JsonLinesSocket(address=address, time="at"))
+
+
+@pytest.mark.parametrize(
+    ("needed_from", "may_skip", "first"), [(200, True, 0), (201, True, 200), (201, False, 0), (401, True, 400)]
+)
+def test_a_row_group_that_ends_when_it_is_needed_is_read(
+    needed_from: int, may_skip: bool, first: int, tmp_path: Path
+) -> None:
+    rows = [{"origin": "A", "delay": 1, "at": at} for at in range(600)]
+    feed = fed(ParquetFile(path=write_parquet(tmp_path / "g.parquet", rows), time="at"), may_skip=may_skip)
+    feed.reader.fast_forward(needed_from)
+    while feed.next_release() is not None and feed.take_latest() is not None:
+        pass
+    (change,) = feed.take(1, None)
+    feed.close()
+    assert isinstance(change, Change)
+    assert change.vs == first
+    assert feed.reader.parts_skipped == first // 200
