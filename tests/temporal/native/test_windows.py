@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from temporal_world import cut, random_stream
+from temporal_world import Item, cut, random_stream
 
 from lmerge.core.elements import INF, NEG_INF
 from lmerge.errors import LmergeError
@@ -60,6 +60,7 @@ def windows_of(stream: Stream, kind: str) -> Windowed[Stream]:
     return {
         "tumbling": lambda: stream.group_by("g").tumbling(5),
         "hopping": lambda: stream.group_by("g").hopping(4, 2, offset=1),
+        "overlapping": lambda: stream.group_by("g").hopping(9, 2, offset=1),
         "uneven": lambda: stream.hopping(3, 2),
         "gaps": lambda: stream.group_by("g", "s").hopping(2, 5, since=-3),
         "snapshot": lambda: stream.group_by("g").snapshot(),
@@ -72,7 +73,7 @@ def windows_of(stream: Stream, kind: str) -> Windowed[Stream]:
     }[kind]()
 
 
-GRIDS = ("tumbling", "hopping", "uneven", "gaps")
+GRIDS = ("tumbling", "hopping", "overlapping", "uneven", "gaps")
 ALIGNED = ("snapshot", "one snapshot", "session", "session without a gap")
 KINDS = (*GRIDS, *ALIGNED, "one start", "three starts", "two ends")
 
@@ -90,11 +91,23 @@ def outcome(operator: PlanOperator, delta: Delta) -> Any:
         return type(error), str(error)
 
 
-def compare(node: PlanNode, random_: random.Random) -> int:
-    """Run both over a random stream. Between steps they go on with each other's state, or with feedback."""
+def stretched(item: Item, factor: int) -> Item:
+    """Return a change or a stable point of a stream whose times are ``factor`` times as far apart."""
+    if isinstance(item, int):
+        return item if item == INF else item * factor
+    vs, old, new = (t if t == INF else t * factor for t in item[1:])
+    return Change(item.row, vs, old, new)
+
+
+def compare(node: PlanNode, random_: random.Random, factor: int = 1) -> int:
+    """Run both over a random stream. Between steps they go on with each other's state, or with feedback.
+
+    ``factor``: by which the times of the stream are stretched.
+    """
     python, native = both(node)
     compared = 0
-    for delta in cut(random_, random_stream(random_, random_.choice((8, 12, 20, 40)), ROWS)):
+    stream = random_stream(random_, random_.choice((8, 12, 20, 40)), ROWS)
+    for delta in cut(random_, (stretched(item, factor) for item in stream)):
         choice = random_.random()
         if choice < 0.2:
             states = [python.state(), native.state()]
@@ -102,7 +115,7 @@ def compare(node: PlanNode, random_: random.Random) -> int:
             python.restore(states[1])
             native.restore(states[0])
         elif choice < 0.3:
-            t = random_.randint(-8, 20)
+            t = random_.randint(-8, 20) * factor
             assert python.fast_forward(t) == native.fast_forward(t)
         if random_.random() < 0.2:
             delta = delta._replace(mark=max([change.vs for change in delta.changes], default=None))
@@ -132,6 +145,19 @@ def test_aggregates_are_the_same(kind: str, calls: str, form: Form) -> None:
         policies: dict[str, Any] = {"form": form, "output": output}
         stream = windows_of(source("events", SCHEMA), kind).agg(**policies, **CALLS[calls])
         compared += compare(stream.node, random_)
+    assert compared > 0
+
+
+@pytest.mark.parametrize("form", list(Form))
+@pytest.mark.parametrize("calls", ["count", "values", "integers", "floats"])
+def test_sixty_windows_over_each_event_are_the_same(calls: str, form: Form) -> None:
+    compared = 0
+    for seed in range(SEEDS):
+        random_ = random.Random(seed)
+        policies: dict[str, Any] = {"form": form, "output": random_.choice(("align", "point-at-end"))}
+        since = random_.choice((None, -350))
+        windows = source("events", SCHEMA).group_by("g").hopping(420, 7, offset=3, since=since)
+        compared += compare(windows.agg(**policies, **CALLS[calls]).node, random_, random_.choice((20, 100)))
     assert compared > 0
 
 

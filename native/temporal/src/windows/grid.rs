@@ -11,10 +11,11 @@ use hashbrown::{HashMap, HashTable};
 
 use super::event::Changes;
 use super::groups::Groups;
+use super::kept::{KeptEvents, WindowState, plain_groups};
 use super::kinds::{Form, Grid};
 use super::operator::{Rules, Time, Windows};
-use super::output::{Emitted, Output, overflow, plain_emitted, shown_time};
-use crate::aggregates::{Module, SharedBytes, StateTable, Term};
+use super::output::{Emitted, Output, overflow, shown_time};
+use crate::aggregates::{Module, State, StateTable, Term};
 use crate::failure::Failure;
 use crate::plain::Plain;
 use crate::plain_rows::plain_rows;
@@ -34,9 +35,6 @@ struct Window {
     emitted: Emitted,
 }
 
-/// An event in which windows can still begin, by end, start, group and row.
-type KeptEvent = (i64, i64, u32, SharedBytes);
-
 /// The windows that have begun and are not closed.
 #[derive(Debug)]
 pub struct GridWindows {
@@ -49,8 +47,7 @@ pub struct GridWindows {
     by_start: BTreeMap<i64, Vec<u32>>,
     states: StateTable,
     touched: Vec<u32>,
-    /// How many copies of an event, and its terms.
-    kept: BTreeMap<KeptEvent, (u32, Vec<Term>)>,
+    kept: KeptEvents,
     /// Windows that start before it were due by the watermark.
     due_before: i64,
 }
@@ -66,7 +63,7 @@ impl GridWindows {
             by_start: BTreeMap::new(),
             states: StateTable::new(module),
             touched: Vec::new(),
-            kept: BTreeMap::new(),
+            kept: KeptEvents::default(),
             due_before: NEG_INF,
         }
     }
@@ -79,18 +76,18 @@ impl GridWindows {
         for at in 0..changes.len() {
             let (vs, old, new) = (changes.vs[at], changes.old[at], changes.new[at]);
             if vs == NEG_INF && self.grid.since.is_none() {
-                return Err(self.without_first_window(rules, changes, at));
+                return Err(without_first_window(&self.grid, rules, changes, at));
             }
             let group = groups.number(changes.keys.as_ref(), at);
             if has_terms {
                 changes.terms(at, &mut terms);
             }
             if old >= reach || new >= reach {
-                self.keep(groups, group, changes, at, &terms, reach);
+                self.kept.change(groups, group, changes, at, &terms, reach);
             }
             let first = self.grid.first_over(old.min(new));
             let until = old.max(new).min(after_begun);
-            self.check_count(rules, first, until)?;
+            self.grid.check_count(first, until, rules.windows_max)?;
             let mut start = first;
             while start < until {
                 let (was, now) = (vs < old && old > start, vs < new && new > start);
@@ -108,80 +105,24 @@ impl GridWindows {
         Ok(())
     }
 
-    /// Keep the event as it is in place of the event as it was, if windows can begin in it.
-    fn keep(&mut self, groups: &mut Groups, group: u32, changes: &Changes<'_>, at: usize, terms: &[Term], reach: i64) {
-        let (vs, old, new) = (changes.vs[at], changes.old[at], changes.new[at]);
-        let row = changes.rows.get(at);
-        if old > vs && old >= reach {
-            let event = (old, vs, group, row.clone());
-            let (copies, _) = self
-                .kept
-                .get_mut(&event)
-                .expect("an event that reaches further is kept");
-            *copies -= 1;
-            if *copies == 0 {
-                self.kept.remove(&event);
-            }
-            groups.leave(group);
-        }
-        if new > vs && new >= reach {
-            self.kept
-                .entry((new, vs, group, row))
-                .or_insert_with(|| (0, terms.to_vec()))
-                .0 += 1;
-            groups.enter(group);
-        }
-    }
-
-    fn check_count(&self, rules: &Rules, first: i64, until: i64) -> Result<(), Failure> {
-        let count = self.grid.starts(first, until);
-        if count <= rules.windows_max {
-            return Ok(());
-        }
-        Err(Failure::Limit(format!(
-            "a step would open {count} windows of {} in one group, more than {} (windows_max)",
-            self.grid.shown, rules.windows_max
-        )))
-    }
-
-    fn without_first_window(&self, rules: &Rules, changes: &Changes<'_>, at: usize) -> Failure {
-        let (old, new) = (shown_time(changes.old[at]), shown_time(changes.new[at]));
-        let is_insert = changes.old[at] == changes.vs[at];
-        let columns = rules.rows.decode([&*changes.rows.get(at)]);
-        let times = if is_insert {
-            format!(", -inf, {new})")
-        } else {
-            format!(", -inf, {old}, {new})")
-        };
-        Failure::Shown {
-            is_usage: true,
-            before: if is_insert { "insert(" } else { "adjust(" }.to_owned(),
-            row: plain_rows(rules.rows.columns(), &columns, 1).remove(0),
-            after: format!(
-                "{times} starts at -inf, where {} has no first window: give the windows since=",
-                self.grid.shown
-            ),
-        }
-    }
-
     /// Let windows begin that start after `before` and not after `begun`, in the events that are there.
     fn begin(&mut self, rules: &Rules, groups: &mut Groups, before: i64, begun: i64) -> Result<(), Failure> {
         let first = self.grid.start_above(before);
-        let Some((&(last, ..), _)) = self.kept.last_key_value() else {
+        let Some(last) = self.kept.last_end() else {
             return Ok(());
         };
         if first > begun {
             return Ok(());
         }
         let until = last.min(begun.saturating_add(1));
-        self.check_count(rules, first, until)?;
+        self.grid.check_count(first, until, rules.windows_max)?;
         let kept = std::mem::take(&mut self.kept);
         let mut start = first;
         while start < until {
-            for ((_, vs, group, _), (copies, terms)) in kept.range((start + 1, NEG_INF, 0, SharedBytes::default())..) {
-                if *vs < self.grid.end(start) {
-                    for _ in 0..*copies {
-                        self.enter(rules, groups, *group, start, terms);
+            for event in kept.after(start) {
+                if event.vs < self.grid.end(start) {
+                    for _ in 0..event.copies {
+                        self.enter(rules, groups, event.group, start, event.terms);
                     }
                 }
             }
@@ -191,14 +132,7 @@ impl GridWindows {
             start = next;
         }
         self.kept = kept;
-        let reach = self.grid.start_above(begun);
-        while let Some(entry) = self.kept.first_entry()
-            && entry.key().0 < reach
-        {
-            let group = entry.key().2;
-            let (copies, _) = entry.remove();
-            (0..copies).for_each(|_| groups.leave(group));
-        }
+        self.kept.drop_before(groups, self.grid.start_above(begun));
         Ok(())
     }
 
@@ -320,7 +254,14 @@ impl GridWindows {
             }
             let end = self.grid.end(window.start);
             if rules.form == Form::Eager || (rules.form == Form::Watermark && end <= time.mark) {
-                let now = results(rules, &self.states, groups, window, end)?;
+                let now = results(
+                    rules,
+                    groups,
+                    window.group,
+                    (window.start, end),
+                    window.events,
+                    self.states.get(window.states),
+                )?;
                 let before = std::mem::take(&mut window.emitted);
                 window.emitted = output.replace(window.group, before, now);
             }
@@ -350,7 +291,14 @@ impl GridWindows {
                     continue;
                 }
                 if !rules.form.is_by_mark() {
-                    let found = results(rules, &self.states, groups, window, end)?;
+                    let found = results(
+                        rules,
+                        groups,
+                        window.group,
+                        (window.start, end),
+                        window.events,
+                        self.states.get(window.states),
+                    )?;
                     for row in found.rows {
                         output.insert(window.group, row, found.vs, found.ve);
                     }
@@ -370,14 +318,43 @@ fn touch(window: &mut Window, at: u32, touched: &mut Vec<u32>) {
     }
 }
 
-fn results(rules: &Rules, states: &StateTable, groups: &Groups, window: &Window, end: i64) -> Result<Emitted, Failure> {
-    let (vs, ve) = rules.lifetime(window.start, end);
+/// What a window with `events` emits.
+pub fn results(
+    rules: &Rules,
+    groups: &Groups,
+    group: u32,
+    (start, end): (i64, i64),
+    events: i64,
+    states: &[State],
+) -> Result<Emitted, Failure> {
+    let (vs, ve) = rules.lifetime(start, end);
     if rules.is_point && end == INF {
         return Ok(Emitted::default());
     }
-    let found = rules.module.results(states.get(window.states), window.events);
-    let rows = found.map_err(|text| overflow(groups, window.group, (window.start, end), &text))?;
+    let found = rules.module.results(states, events);
+    let rows = found.map_err(|text| overflow(groups, group, (start, end), &text))?;
     Ok(Emitted { rows, vs, ve })
+}
+
+/// The failure of an event that starts at the beginning of all time, on a grid without a first window.
+pub fn without_first_window(grid: &Grid, rules: &Rules, changes: &Changes<'_>, at: usize) -> Failure {
+    let (old, new) = (shown_time(changes.old[at]), shown_time(changes.new[at]));
+    let is_insert = changes.old[at] == changes.vs[at];
+    let columns = rules.rows.decode([&*changes.rows.get(at)]);
+    let times = if is_insert {
+        format!(", -inf, {new})")
+    } else {
+        format!(", -inf, {old}, {new})")
+    };
+    Failure::Shown {
+        is_usage: true,
+        before: if is_insert { "insert(" } else { "adjust(" }.to_owned(),
+        row: plain_rows(rules.rows.columns(), &columns, 1).remove(0),
+        after: format!(
+            "{times} starts at -inf, where {} has no first window: give the windows since=",
+            grid.shown
+        ),
+    }
 }
 
 impl Windows for GridWindows {
@@ -393,49 +370,35 @@ impl Windows for GridWindows {
         self.apply(rules, time.begun(), groups, changes)?;
         if time.mark == INF {
             let before = time.last_finite;
-            let finite = self.kept.range(..(INF, NEG_INF, 0, SharedBytes::default())).next_back();
-            time.last_finite = finite.map_or(before, |((ve, ..), _)| before.max(*ve));
+            time.last_finite = self.kept.last_finite_end().map_or(before, |ve| before.max(ve));
             self.begin(rules, groups, before, time.last_finite)?;
         }
         self.touch_due(rules.form, time.mark);
         self.refresh(rules, time, groups, output)?;
         self.close_due(rules, time, groups, output)?;
         if time.stable == INF {
-            for ((_, _, group, _), (copies, _)) in std::mem::take(&mut self.kept) {
-                (0..copies).for_each(|_| groups.leave(group));
-            }
+            self.kept.clear(groups);
         }
         Ok(())
     }
 
     fn output_stable(&self, rules: &Rules, time: &Time) -> i64 {
-        let first = self.grid.first_over(time.stable);
-        if rules.is_point {
-            first.saturating_add(self.grid.size - 1)
-        } else {
-            first
-        }
+        self.grid.output_stable(rules.is_point, time.stable)
     }
 
     fn state(&self, rules: &Rules, _time: &Time, groups: &Groups) -> Vec<Plain> {
-        let mut found: BTreeMap<&[u8], GroupState<'_>> = BTreeMap::new();
-        for (at, window) in self.windows.iter().enumerate().filter(|(_, window)| window.is_used) {
-            let state = found.entry(groups.key(window.group)).or_default();
-            state.group = window.group;
-            state.windows.push((window.start, at as u32));
-        }
-        for (event, (copies, _)) in &self.kept {
-            let state = found.entry(groups.key(event.2)).or_default();
-            state.group = event.2;
-            state.events.push((event.1, &event.3, event.0, *copies));
-        }
-        let numbers: Vec<u32> = found.values().map(|state| state.group).collect();
-        let keys = groups.plain(&numbers);
-        found
-            .into_values()
-            .zip(keys)
-            .map(|(state, key)| self.group_state(rules, groups, state, key))
-            .collect()
+        let windows = self
+            .windows
+            .iter()
+            .filter(|window| window.is_used)
+            .map(|window| WindowState {
+                group: window.group,
+                start: window.start,
+                events: window.events,
+                states: rules.module.state(self.states.get(window.states), window.events),
+                emitted: window.emitted.clone(),
+            });
+        plain_groups(rules, &self.grid, groups, &self.kept, windows)
     }
 
     fn restore(
@@ -446,22 +409,7 @@ impl Windows for GridWindows {
         states: &[(u32, &Plain)],
     ) -> Result<(), Failure> {
         for &(group, state) in states {
-            let events: Vec<&[Plain; 3]> = state
-                .get("events")?
-                .list()?
-                .iter()
-                .map(Plain::tuple)
-                .collect::<Result<_, _>>()?;
-            let rows: Vec<&Plain> = events.iter().map(|event| &event[0]).collect();
-            let starts: Vec<i64> = events.iter().map(|event| event[1].int()).collect::<Result<_, _>>()?;
-            if !events.is_empty() {
-                let restored = rules.restored_events(&rows, &starts)?;
-                for ((row, terms), event) in restored.into_iter().zip(&events) {
-                    let key = (event[2].int()?, event[1].int()?, group, row);
-                    self.kept.entry(key).or_insert((0, terms)).0 += 1;
-                    groups.enter(group);
-                }
-            }
+            self.kept.restore(rules, groups, group, state)?;
             for kept in state.get("windows")?.list()? {
                 let [start, end, events, _, states] = kept.tuple()?;
                 let at = self.open(rules, groups, group, start.int()?);
@@ -475,7 +423,14 @@ impl Windows for GridWindows {
                 }
                 let end = end.int()?;
                 if rules.form == Form::Eager || (rules.form == Form::Watermark && end <= time.mark) {
-                    window.emitted = results(rules, &self.states, groups, window, end)?;
+                    window.emitted = results(
+                        rules,
+                        groups,
+                        window.group,
+                        (window.start, end),
+                        window.events,
+                        self.states.get(window.states),
+                    )?;
                 }
             }
         }
@@ -484,7 +439,7 @@ impl Windows for GridWindows {
     }
 
     fn live(&self) -> usize {
-        self.kept.values().map(|(copies, _)| *copies as usize).sum()
+        self.kept.live()
     }
 
     fn check(&self, _rules: &Rules, time: &Time) {
@@ -499,59 +454,6 @@ impl Windows for GridWindows {
             );
             assert!(self.find(window.group, window.start).is_some());
         }
-        let reach = self.grid.start_above(time.begun());
-        assert!(
-            self.kept.keys().all(|event| event.0 >= reach),
-            "an event is kept in which no window can begin"
-        );
-    }
-}
-
-/// What a group has in it: windows by start, and events by start, row, end and copies.
-#[derive(Debug, Default)]
-struct GroupState<'a> {
-    group: u32,
-    windows: Vec<(i64, u32)>,
-    events: Vec<(i64, &'a SharedBytes, i64, u32)>,
-}
-
-impl GridWindows {
-    fn group_state(&self, rules: &Rules, groups: &Groups, mut state: GroupState<'_>, key: Plain) -> Plain {
-        state.windows.sort_unstable();
-        state.events.sort_unstable();
-        let columns = rules.rows.decode(state.events.iter().map(|(_, row, ..)| &***row));
-        let rows = plain_rows(rules.rows.columns(), &columns, state.events.len());
-        let events = state.events.iter().zip(rows).flat_map(|((vs, _, ve, copies), row)| {
-            let event = Plain::List(vec![row, Plain::Int(*vs), Plain::Int(*ve)]);
-            std::iter::repeat_n(event, *copies as usize)
-        });
-        let windows = state.windows.iter().map(|&(start, at)| {
-            let window = &self.windows[at as usize];
-            let states = rules.module.state(self.states.get(window.states), window.events);
-            let end = self.grid.end(start);
-            Plain::List(vec![
-                Plain::Int(start),
-                Plain::Int(end),
-                Plain::Int(window.events),
-                Plain::None,
-                states,
-            ])
-        });
-        let emitted: Vec<(i64, Emitted)> = state
-            .windows
-            .iter()
-            .map(|&(start, at)| (start, self.windows[at as usize].emitted.clone()))
-            .collect();
-        Plain::map([
-            ("key", key),
-            ("events", Plain::List(events.collect())),
-            ("edges", Plain::List(Vec::new())),
-            ("windows", Plain::List(windows.collect())),
-            (
-                "emitted",
-                plain_emitted(&rules.output, groups, &rules.module, state.group, &emitted),
-            ),
-            ("due", Plain::None),
-        ])
+        self.kept.check(self.grid.start_above(time.begun()));
     }
 }

@@ -1,5 +1,6 @@
 //! The kinds of windows and the choices for them: `lmerge/temporal/windows/kinds.py` and `policies.py`.
 
+use crate::failure::Failure;
 use crate::{INF, NEG_INF};
 
 /// A window of `size` every `hop`, one of them beginning at `offset`; none begins before `since`.
@@ -95,5 +96,36 @@ impl Grid {
         }
         let (first, until, hop) = (i128::from(first), i128::from(until), i128::from(self.hop));
         ((until - first + hop - 1) / hop) as i64
+    }
+    /// The smallest start of a window that is at least `t`: where an event that ends at `t` is left behind.
+    #[inline]
+    pub fn first_from(&self, t: i64) -> i64 {
+        self.start_above(t.saturating_sub(1))
+    }
+
+    /// Fail if a step opens more than `windows_max` windows of one group, from `first` to below `until`.
+    #[inline]
+    pub fn check_count(&self, first: i64, until: i64, windows_max: i64) -> Result<(), Failure> {
+        if until.saturating_sub(first) <= windows_max.saturating_mul(self.hop).min(INF - 1) {
+            return Ok(());
+        }
+        let count = self.starts(first, until);
+        if count <= windows_max {
+            return Ok(());
+        }
+        Err(Failure::Limit(format!(
+            "a step would open {count} windows of {} in one group, more than {windows_max} (windows_max)",
+            self.shown
+        )))
+    }
+    /// How far the output is stable at a stable point of the input: an event can still come into the first window that
+    /// ends behind it.
+    pub fn output_stable(&self, is_point: bool, stable: i64) -> i64 {
+        let first = self.first_over(stable);
+        if is_point {
+            first.saturating_add(self.size - 1)
+        } else {
+            first
+        }
     }
 }

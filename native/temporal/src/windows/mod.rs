@@ -8,6 +8,8 @@
 //! | `kinds` | kinds of windows and the choices for them |
 //! | `groups` | groups by their keys |
 //! | `grid` | hopping and tumbling windows: one table for all groups, and the windows of each start together |
+//! | `panes` | hopping windows that overlap, with sums: an event is a difference at its first window and behind its last |
+//! | `kept` | events in which windows of a grid can still begin |
 //! | `snapshot` | snapshot windows: an event is a difference at its start and at its end |
 //! | `count`, `session` | count windows and sessions |
 //! | `event` | the changes of a batch as windows take them |
@@ -18,9 +20,11 @@ pub mod count;
 pub mod event;
 pub mod grid;
 pub mod groups;
+pub mod kept;
 pub mod kinds;
 pub mod operator;
 pub mod output;
+pub mod panes;
 pub mod session;
 pub mod snapshot;
 pub mod spans;

@@ -11,6 +11,7 @@ use super::grid::GridWindows;
 use super::groups::Groups;
 use super::kinds::{Form, WindowKind};
 use super::output::Output;
+use super::panes::PaneWindows;
 use super::session::{Gap, SessionMembers};
 use super::snapshot::SnapshotWindows;
 use super::spans::SpanWindows;
@@ -203,6 +204,9 @@ impl WindowOperator {
     pub fn new(spec: WindowSpec) -> WindowOperator {
         let rows: SharedForm = Arc::new(RowForm::new(&spec.input));
         let windows: Box<dyn Windows> = match &spec.kind {
+            WindowKind::Hopping(grid) if PaneWindows::suits(grid, spec.form, &spec.module) => {
+                Box::new(PaneWindows::new(grid.clone(), &spec.module))
+            }
             WindowKind::Hopping(grid) => Box::new(GridWindows::new(grid.clone(), &spec.module)),
             WindowKind::Snapshots => Box::new(SnapshotWindows::default()),
             WindowKind::Count { count, by_ends } => Box::new(SpanWindows::<CountMembers>::new(Counted {

@@ -4,6 +4,7 @@
 
 mod changes;
 mod expressions;
+mod hopping;
 mod joins;
 mod lifetimes;
 mod samples;
