@@ -38,6 +38,8 @@ impl CountLimit {
     /// Count keys: 64-bit integers in native order.
     fn apply(&mut self, py: Python<'_>, keys: &[u8]) -> PyResult<usize> {
         let limit = &mut self.0;
-        guarded(py, move || limit.apply(keys.as_chunks::<8>().0.iter().map(|key| i64::from_ne_bytes(*key))))
+        guarded(py, move || {
+            limit.apply(keys.as_chunks::<8>().0.iter().map(|key| i64::from_ne_bytes(*key)))
+        })
     }
 }

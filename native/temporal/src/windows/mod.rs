@@ -11,6 +11,7 @@
 //! | `panes` | hopping windows that overlap, with sums: an event is a difference at its first window and behind its last |
 //! | `kept` | events in which windows of a grid can still begin |
 //! | `snapshot` | snapshot windows: an event is a difference at its start and at its end |
+//! | `snapshot_group` | the windows of one group of them, before and behind its front |
 //! | `count`, `session` | count windows and sessions |
 //! | `event` | the changes of a batch as windows take them |
 //! | `output` | results that are emitted, and the batch that they make |
@@ -27,6 +28,7 @@ pub mod output;
 pub mod panes;
 pub mod session;
 pub mod snapshot;
+mod snapshot_group;
 pub mod spans;
 
 pub use kinds::{Form, Grid, WindowKind};
