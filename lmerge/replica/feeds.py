@@ -12,6 +12,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Final, TypeAlias
 
 from lmerge.core.elements import INF, NEG_INF
@@ -40,6 +41,7 @@ class SourceFeed(ABC):
         self._begin = position
         self._passes_over = opened_at(source, position)[1]
         self._at = NEG_INF  # the release of the last item that was taken
+        self._needed_from = NEG_INF
 
     @property
     def is_live(self) -> bool:
@@ -84,6 +86,24 @@ class SourceFeed(ABC):
         self.taken_s = time.monotonic()
         self.has_ended = bool(items) and items[-1] == INF
         return items
+
+    def fast_forward(self, t: int) -> None:
+        """Learn that no event is needed that ends before ``t``."""
+        self._needed_from = max(self._needed_from, t)
+        self.reader.fast_forward(t)
+
+    def count_unneeded(self) -> int:
+        """Return how many of the next items come before an event that is needed; 0: none of them is an event."""
+        if self._needed_from == NEG_INF or self._chunk is None:
+            return 0
+        count, has_events = 0, False
+        for item in islice(self._chunk.items, self._taken, None):
+            if not isinstance(item, int):
+                if max(item.old, item.new) >= self._needed_from:
+                    break
+                has_events = True
+            count += 1
+        return count if has_events else 0
 
     def take_latest(self) -> int | None:
         """Return the latest start of events that were left out here after feedback, once; None: none were."""

@@ -450,4 +450,11 @@ DEFECTS = (
         "                        counters.taken += _changes(found)\n",
         f"{PICTURES}::test_a_run_shows_its_counters",
     ),
+    Defect(
+        "replicas: the time of events that were left out decides how many computed ones are a step",
+        "lmerge/replica/replica_run.py",
+        "        if unneeded:  # the plan",
+        "        if False:  # the plan",
+        "tests/replica/test_steps_of_a_run.py::test_a_plan_that_has_caught_up_begins_with_small_steps",
+    ),
 )
