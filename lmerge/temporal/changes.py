@@ -13,7 +13,7 @@ which changes came within a batch, nor on the order of a hash table.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from lmerge.core.elements import INF, NEG_INF, show_time
@@ -124,11 +124,13 @@ def ordered(changes: Iterable[Change], key: OrderKey) -> list[Change]:
     return sorted(changes, key=lambda one: (one.is_insert, one.vs, key(one.row), one.old, one.new))
 
 
-def merged(changes: Iterable[Change]) -> list[Change]:
+def merged(changes: Sequence[Change]) -> list[Change]:
     """Return the changes with the same effect in which no event changes twice, in no useful order.
 
     An event that comes and goes within a batch is not in them.
     """
+    if all(old == vs < new for _, vs, old, new in changes):
+        return list(changes)  # inserts alone: none of them meets another one
     before: list[Lifetime] = []
     after: list[Lifetime] = []
     for row, vs, old, new in changes:
