@@ -56,6 +56,8 @@ MEASURES: Final[dict[str, tuple[str, ...]]] = {
     "status_page": _SERVICE,
     "subscribers": _SERVICE,
     "temporal_costs": _TEMPORAL,
+    "temporal_feedback": (*_KILLS, *_TEMPORAL, "lmerge/replica", "bench/feedback.py"),
+    "temporal_functions": (*_TEMPORAL, "bench/temporal_streams.py"),
     "temporal_operators": _TEMPORAL,
     "up": (*_SERVICE, "lmerge_controller", "lmerge_replicas", "examples/flights.yaml"),
 }
