@@ -73,3 +73,8 @@ class NativeStep(ColumnOperator):
     def skipped(self) -> int:
         """How often an event was left out after feedback, and not evaluated."""
         return self._native.skipped
+
+    @property
+    def purged(self) -> int:  # type: ignore[override]  # the operators in Python count in an attribute
+        """How many events were dropped because the consumer does not need them."""
+        return self._native.purged

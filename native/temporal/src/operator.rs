@@ -39,6 +39,11 @@ pub trait Operator: Send {
         0
     }
 
+    /// How many events were dropped after feedback.
+    fn purged(&self) -> u64 {
+        0
+    }
+
     /// Panic unless the invariants of the state hold.
     fn check(&self) {}
 }

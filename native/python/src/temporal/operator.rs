@@ -86,6 +86,11 @@ impl TemporalOperator {
         self.run(py, |operator| operator.skipped())
     }
 
+    #[getter]
+    fn purged(&self, py: Python<'_>) -> PyResult<u64> {
+        self.run(py, |operator| operator.purged())
+    }
+
     fn check(&self, py: Python<'_>) -> PyResult<()> {
         self.run(py, |operator| operator.check())
     }

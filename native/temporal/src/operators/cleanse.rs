@@ -27,6 +27,7 @@ pub struct Cleanse {
     /// Events that are final and not released yet, by start: row and end.
     frozen: BTreeMap<i64, Vec<(u32, i64)>>,
     waiting: usize,
+    purged: u64,
 }
 
 impl Cleanse {
@@ -41,6 +42,7 @@ impl Cleanse {
             starts: BTreeMap::new(),
             frozen: BTreeMap::new(),
             waiting: 0,
+            purged: 0,
         }
     }
 
@@ -87,6 +89,7 @@ impl Cleanse {
                 self.waiting += 1;
             } else {
                 self.rows.release(row);
+                self.purged += 1;
             }
         }
     }
@@ -180,19 +183,24 @@ impl Operator for Cleanse {
 
     fn fast_forward(&mut self, t: i64) -> Vec<i64> {
         let needed = self.progress.fast_forward(t);
-        let (rows, waiting) = (&mut self.rows, &mut self.waiting);
+        let (rows, waiting, purged) = (&mut self.rows, &mut self.waiting, &mut self.purged);
         self.frozen.retain(|_, events| {
             events.retain(|&(row, ve)| {
                 let is_needed = ve >= needed;
                 if !is_needed {
                     rows.release(row);
                     *waiting -= 1;
+                    *purged += 1;
                 }
                 is_needed
             });
             !events.is_empty()
         });
         vec![needed]
+    }
+
+    fn purged(&self) -> u64 {
+        self.purged
     }
 
     fn state(&self) -> Plain {
