@@ -74,7 +74,7 @@ def windows_of(stream: Stream, kind: str) -> Windowed[Stream]:
 
 
 GRIDS = ("tumbling", "hopping", "overlapping", "uneven", "gaps")
-ALIGNED = ("snapshot", "one snapshot", "session", "session without a gap")
+ALIGNED = ("session", "session without a gap")
 KINDS = (*GRIDS, *ALIGNED, "one start", "three starts", "two ends")
 
 
