@@ -98,7 +98,7 @@ def test_a_killed_demo_takes_its_processes_with_it() -> None:
             if "the replay begins" in line:
                 break
         children = descendants(process.pid)
-        assert len(children) == 5
+        assert len(children) == 6, "two servers and four replicas"
         process.kill()
         process.wait()
         gone = threading.Event()

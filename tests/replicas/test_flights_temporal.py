@@ -69,7 +69,7 @@ def test_temporal_and_plain_replicas_are_merged(tmp_path: Path) -> None:
     """One of them is killed."""
     days = Days(BLIZZARD.first, BLIZZARD.first)
     served = Served(tmp_path, "--merge", "flights")
-    options = ["-s", served.target, "--first", str(days.first), "--last", str(days.last), "--speed", "0.3"]
+    options = ["-s", served.target, "--first", str(days.first), "--last", str(days.last), "--speed", "0.1"]
     names = ("temporal-revising", "temporal-final", "temporal-by-airport", "aggressive")
     replicas: list[subprocess.Popen[bytes]] = []
     try:
