@@ -359,6 +359,38 @@ class ColumnBatch:
         """Return vs, old and new of the changes as a record batch of int64."""
 
 @final
+class ColumnEntrance:
+    """A native ``StreamEntrance``. One call at a time; the GIL is released."""
+
+    def __init__(
+        self,
+        name: str,
+        form: ColumnForm,
+        rule: tuple[int, int, int] | None,
+        late: str,
+        has_points: bool,
+        promises: Sequence[str],
+    ) -> None:
+        """``rule``: delay, every and events; ``promises``: closed. Raises ValueError."""
+    def take(self, changes: ColumnBatch, stables: Sequence[tuple[int, int]]) -> list[ColumnBatch]:
+        """Return the batches of changes. ``stables``: how many changes are before each, and the stable point."""
+    def advance(self, latest: int) -> list[ColumnBatch]: ...
+    @property
+    def mark(self) -> int: ...
+    @property
+    def stable(self) -> int:
+        """The stable point of the live events."""
+    @property
+    def late(self) -> tuple[int, int]:
+        """How many changes were dropped, and how many were moved."""
+    def live(self) -> int: ...
+    def events(self) -> ColumnBatch:
+        """Return the live events as inserts, by start, row and end."""
+    def state(self) -> dict[str, Any]: ...
+    def restore(self, state: dict[str, Any]) -> None: ...
+    def check(self) -> None: ...
+
+@final
 class Expressions:
     """The expressions of one operator, for rows of one schema. Equal parts of them are evaluated once a batch."""
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 from lmerge.core.elements import INF, NEG_INF, show_time
 from lmerge.errors import UsageError
 from lmerge.temporal.changes import NOTHING_CHANGES, Change, Delta, Lifetime
+from lmerge.temporal.columns import AnyDelta
 from lmerge.temporal.entrance import StreamEntrance
 from lmerge.temporal.plan.compiling import compile_plan
 from lmerge.temporal.plan.nodes import PlanNode
@@ -61,6 +62,22 @@ def collect_arrow(
         steps[place] = delta
         table.apply(graph.step(steps)[0])
     return table_of_events(node.schema, table.events.elements(), vs=vs, ve=ve)
+
+
+def inserts_of(
+    source: SourceNode, rows: ArrowRows, vs: str, ve: str, stable: int | None, *, as_columns: bool
+) -> AnyDelta:
+    """Return a batch of inserts, with ``stable`` behind them; ``vs``, ``ve``: the columns of times.
+
+    ``as_columns``: of the native core, if it can be. Raises UsageError for what is no lifetime, and InvalidRow.
+    """
+    if as_columns:
+        from lmerge.temporal.native.arriving import column_inserts
+
+        found = column_inserts(source, rows, vs, ve, stable)
+        if found is not None:
+            return found
+    return Delta(_inserts(source, rows, vs, ve), stable)
 
 
 def table_of_events(schema: Schema, events: Iterable[Lifetime], *, vs: str = "vs", ve: str = "ve") -> Any:

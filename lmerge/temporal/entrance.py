@@ -7,14 +7,15 @@ on revising an event that was dropped or moved: what came of it is remembered fo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from lmerge.core.elements import INF, NEG_INF, show_time
 from lmerge.core.properties import INSERT_ONLY, KEY, NOTHING, ORDERED, STRICTLY_ORDERED, Properties, closure
 from lmerge.errors import InputViolation, UsageError
 from lmerge.temporal.changes import Change, Delta, Lifetime
+from lmerge.temporal.columns import AnyDelta, as_rows
 from lmerge.temporal.open_events import OpenEvents
 from lmerge.temporal.operators.operator import event_of_state, state_of_event
 from lmerge.temporal.values import OrderKey
@@ -56,7 +57,10 @@ class StreamEntrance:
 
     ``has_points``: every event of the source lasts one unit of time. ``promises``: what the source promises of its
     stream (IV.G); a plan believes it, so it is checked. ``dropped`` and ``moved`` count late changes.
+    ``has_columns``: its batches are columns.
     """
+
+    has_columns: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -114,6 +118,14 @@ class StreamEntrance:
                     changes = []
         last = self._batch(changes)
         return batches if last.is_empty else [*batches, last]
+
+    def batches(self, items: Iterable[Change | int]) -> Sequence[AnyDelta]:
+        """Do as ``take``, and return the batches in the form in which they are made."""
+        return self.take(items)
+
+    def take_columns(self, batch: AnyDelta) -> Sequence[AnyDelta]:
+        """Return the batches of changes in any form, and of the stable point behind them. Raises as ``take``."""
+        return self.take([*as_rows(batch).changes, *([] if batch.stable is None else [batch.stable])])
 
     @property
     def mark(self) -> int:

@@ -7,13 +7,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from lmerge.core.elements import INF, NEG_INF
 from lmerge.core.engines.selection import AUTO
 from lmerge.errors import LmergeError, UsageError
 from lmerge.temporal.changes import NOTHING_CHANGES, Delta, Lifetime
+from lmerge.temporal.columns import AnyDelta, as_rows
 from lmerge.temporal.entrance import StreamEntrance
 from lmerge.temporal.errors import PlanError, SnapshotDamaged
 from lmerge.temporal.graph import stepped
@@ -25,8 +25,10 @@ from lmerge.temporal.plan.grouped import choice_of
 from lmerge.temporal.plan.json_format import plan_from_json, plan_to_json
 from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.plan.showing import mermaid, trees
-from lmerge.temporal.plan.sources import SourceNode, SourceShape
+from lmerge.temporal.plan.sources import SourceNode
+from lmerge.temporal.runs.attached import AttachedQuery
 from lmerge.temporal.runs.causes import why
+from lmerge.temporal.runs.entering import new_entrance
 from lmerge.temporal.runs.parts import RunPart, RunParts, restored_part
 from lmerge.temporal.runs.pictures import part_notes, source_notes
 from lmerge.temporal.runs.place_tables import PlaceTable
@@ -37,20 +39,12 @@ from lmerge.temporal.runs.snapshots import check_same_plan, check_same_settings,
 from lmerge.temporal.runs.tracing import RECORDS_MAX, RowFilter, RunTrace
 from lmerge.temporal.values import order_key
 
+if TYPE_CHECKING:
+    from lmerge.wire.arrow import ArrowRows
+
 __all__ = ("MAIN", "AttachedQuery", "ElementWriter", "Item", "QueryRun", "ResultTable", "SourceSettings", "collect")
 
 MAIN: Final = "main"
-
-
-@dataclass(frozen=True)
-class AttachedQuery:
-    """How a query has begun in a run. ``begins``: of which events its results are right, by result.
-
-    ``first``: the first batch of each result: the live events that it has at its stable point.
-    """
-
-    begins: Mapping[str, StreamBeginning]
-    first: Mapping[str, Delta]
 
 
 class QueryRun:
@@ -129,7 +123,21 @@ class QueryRun:
         Raises UsageError for a source that the plan does not have, and InputViolation for an item that is not legal.
         The queries cannot go on after an error.
         """
-        return [self._step(source, delta) for delta in self._entrance(source).take(items)]
+        return [self._step(source, delta) for delta in self._entrance(source).batches(items)]
+
+    def take_arrow(
+        self, source: str, rows: ArrowRows, stable: int | None = None, *, vs: str = "vs", ve: str = "ve"
+    ) -> list[dict[str, AnyDelta]]:
+        """Take a table of inserts, and ``stable`` behind them, as ``take``; return batches in their own form.
+
+        ``vs``, ``ve``: as in ``collect_arrow``. Raises UsageError, InvalidRow for a table that does not fit.
+        """
+        from lmerge.temporal.arrow_tables import inserts_of
+
+        entrance = self._entrance(source)
+        node = next(node for node in self._parts.sources if node.label == source)
+        taken = entrance.take_columns(inserts_of(node, rows, vs, ve, stable, as_columns=entrance.has_columns))
+        return [self._stepped(source, delta) for delta in taken]
 
     def advance(self, source: str, latest: int) -> list[dict[str, Delta]]:
         """Take that a source has come to ``latest`` without events that matter, and return the batches that follow.
@@ -150,25 +158,28 @@ class QueryRun:
         names = [*self.entrances]
         return [step for name in names if name in self.entrances for step in self.take(name, [INF])]
 
-    def _step(self, source: str, delta: Delta) -> dict[str, Delta]:
+    def _step(self, source: str, delta: AnyDelta) -> dict[str, Delta]:
+        return {name: as_rows(found) for name, found in self._stepped(source, delta).items()}
+
+    def _stepped(self, source: str, delta: AnyDelta) -> dict[str, AnyDelta]:
         self._steps += 1
         if self._recorded:
-            self.recorders[source].apply(delta)
+            self.recorders[source].apply(as_rows(delta))
         idle = [NOTHING_CHANGES] * len(self.entrances)
         place = list(self.entrances).index(source)
-        found = self.graph.advance([*idle[:place], delta, *idle[place + 1 :]])
+        found = self.graph.advance_columns([*idle[:place], delta, *idle[place + 1 :]])
         results = dict(zip(self._results(), found, strict=True))
         if self.graph.failures:
             self._end_failed()
             results = {output: results[output] for output in self._results()}
         return self._final(results)
 
-    def _final(self, results: Mapping[str, Delta]) -> dict[str, Delta]:
+    def _final(self, results: Mapping[str, AnyDelta]) -> dict[str, AnyDelta]:
         """Return what is final of a batch of each result."""
         finals = self._finals
-        return (
-            dict(results) if finals is None else {name: finals[name].step([found]) for name, found in results.items()}
-        )
+        if finals is None:
+            return dict(results)
+        return {name: finals[name].step([as_rows(found)]) for name, found in results.items()}
 
     def _end_failed(self) -> None:
         """End the queries with a result that reads a failed step. Raises the error if no query is left."""
@@ -215,9 +226,10 @@ class QueryRun:
         self._enter(name, outputs, new, settings or {})
         for part in new.parts:
             self._tables[part.result].apply(first[part.result])
+        firsts = self._final({output: first[node] for output, node in outputs.items()})
         return AttachedQuery(
             {output: begins[node] for output, node in outputs.items()},
-            self._final({output: first[node] for output, node in outputs.items()}),
+            {output: as_rows(found) for output, found in firsts.items()},
         )
 
     def detach(self, name: str) -> None:
@@ -257,10 +269,8 @@ class QueryRun:
             raise UsageError(f"the plan has no source {unknown[0]!r:.64}; it has {', '.join(names)}")
         for source in new.sources:
             chosen = self._settings[source.label] = settings.get(source.label, SourceSettings())
-            is_point = source.shape is SourceShape.POINT
-            entrance = StreamEntrance(
-                source.label, chosen.rule, chosen.late, has_points=is_point, promises=source.promises
-            )
+            needs_rows = self._tables is not None or self._recorded
+            entrance = new_entrance(source, chosen, [] if needs_rows else [p for p in new.parts if source in p.reads])
             self.entrances[source.label] = entrance
             self.recorders[source.label] = SourceRecorder(self._recorded)
             if self._tables is not None:

@@ -10,6 +10,7 @@ INTERRUPTED = "tests/temporal/test_interrupted_runs.py"
 ATTACHED = "tests/temporal/test_attached_queries.py"
 SNAPSHOTS = "tests/temporal/test_run_snapshots.py"
 ENTRANCE = "tests/temporal/test_entrance.py"
+NATIVE_ENTRANCE = "tests/temporal/native/test_native_entrance.py"
 CAUSES = "tests/temporal/test_causes.py"
 TRACES = "tests/temporal/test_traces.py"
 ARROW = "tests/temporal/test_arrow_tables.py"
@@ -383,8 +384,8 @@ DEFECTS = (
     Defect(
         "final: a query that is attached emits what is not final",
         RUNNING,
-        "            self._final({output: first[node] for output, node in outputs.items()}),\n",
-        "            {output: first[node] for output, node in outputs.items()},\n",
+        "        firsts = self._final({output: first[node] for output, node in outputs.items()})\n",
+        "        firsts = {output: first[node] for output, node in outputs.items()}\n",
         f"{FINAL}::test_a_query_that_is_attached_to_such_a_run_emits_final_results_as_well",
     ),
     Defect(
@@ -456,5 +457,26 @@ DEFECTS = (
         "        if unneeded:  # the plan",
         "        if False:  # the plan",
         "tests/replica/test_steps_of_a_run.py::test_a_plan_that_has_caught_up_begins_with_small_steps",
+    ),
+    Defect(
+        "a column entrance forgets how many changes were late",
+        "lmerge/temporal/native/entrance.py",
+        "            self.dropped, self.moved = self._native.late\n",
+        "",
+        NATIVE_ENTRANCE + "::test_rules_decide_change_by_change_in_both",
+    ),
+    Defect(
+        "floats of Arrow enter as they are",
+        "lmerge/temporal/native/arriving.py",
+        "    values = pc.add(values, 0.0)\n",
+        "",
+        NATIVE_ENTRANCE + "::test_arrow_tables_enter_a_run_as_their_rows",
+    ),
+    Defect(
+        "an Arrow table enters with ends before its starts",
+        "lmerge/temporal/native/arriving.py",
+        " or not pc.all(pc.less(starts, ends)).as_py()",
+        "",
+        NATIVE_ENTRANCE + "::test_arrow_tables_enter_a_run_as_their_rows",
     ),
 )

@@ -38,4 +38,6 @@ pub struct Violation {
     pub times: [i64; 3],
     pub promised: String,
     pub came: String,
+    /// The property that is broken, if a stream without it could still be taken.
+    pub promise: Option<&'static str>,
 }

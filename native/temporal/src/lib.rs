@@ -11,6 +11,7 @@
 //! | `changes` | changes of rows in any form: how two tables differ, and the order of an output |
 //! | `settle` | an output's changes in their order, where they are columns |
 //! | `operator`, `operators` | what every operator is; those that are not windows |
+//! | `entrance`, `open_events` | where a stream enters a plan: checked, with its stable points and live events |
 //! | `plain`, `plain_rows`, `failure` | state as plain values, and rows in it; what ends a step |
 //! | `calendar`, `sorted` | what is due at a stable; sorted multisets |
 //! | `windows`, `aggregates` | windows of every kind, and what is computed in them |
@@ -21,9 +22,11 @@ pub mod aggregates;
 pub mod batch;
 pub mod calendar;
 pub mod changes;
+pub mod entrance;
 pub mod expressions;
 pub mod failure;
 pub mod limit;
+pub mod open_events;
 pub mod operator;
 pub mod operators;
 pub mod plain;

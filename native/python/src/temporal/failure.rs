@@ -4,7 +4,7 @@ use lmerge_temporal::failure::{Failure, Violation};
 use lmerge_temporal::plain::Plain;
 use pyo3::exceptions::PyAssertionError;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyDict, PyTuple};
 
 use super::plain::object_of;
 
@@ -82,16 +82,19 @@ fn input_violation(py: Python<'_>, violation: Violation) -> PyResult<PyErr> {
         times: [vs, old, new],
         promised,
         came,
+        promise,
     } = violation;
     let row = row_of(py, &row)?;
     let change = py
         .import("lmerge.temporal.changes")?
         .getattr("Change")?
         .call1((row, vs, old, new))?;
-    error(
-        py,
-        "lmerge.errors",
-        "InputViolation",
-        (code, input, change.str()?, promised, came),
-    )
+    let named = PyDict::new(py);
+    named.set_item("property_name", promise)?;
+    let arguments = (code, input, change.str()?, promised, came);
+    let made = py
+        .import("lmerge.errors")?
+        .getattr("InputViolation")?
+        .call(arguments, Some(&named))?;
+    Ok(PyErr::from_value(made))
 }

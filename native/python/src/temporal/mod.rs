@@ -1,6 +1,7 @@
 //! `lmerge-temporal` for Python: batches as columns, and operators that take and give them.
 
 mod batch;
+mod entrance;
 mod expressions;
 mod failure;
 mod operator;
@@ -9,5 +10,6 @@ mod values;
 mod windows;
 
 pub use batch::{ColumnBatch, ColumnForm};
+pub use entrance::ColumnEntrance;
 pub use expressions::Expressions;
 pub use operator::TemporalOperator;

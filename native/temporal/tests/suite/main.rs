@@ -3,6 +3,7 @@
 //! (tests/temporal/native).
 
 mod changes;
+mod entrance;
 mod expressions;
 mod hopping;
 mod joins;

@@ -1,0 +1,585 @@
+//! Where a stream enters a plan as columns: it is checked, gets its stable points, and is cut into batches.
+//! `lmerge/temporal/entrance.py`, whose rules these are.
+//!
+//! What of a batch is late depends on the changes before, but not on the live events. So the changes are decided first,
+//! and live events are looked up behind that. An insert that the batch's own stable point freezes is never one of them.
+
+use std::sync::Arc;
+
+use arrow_row::Rows;
+use hashbrown::HashMap;
+
+use crate::batch::{Batch, taken};
+use crate::failure::{Failure, Violation};
+use crate::open_events::{Breach, OpenEvents};
+use crate::operator::show_time;
+use crate::plain::Plain;
+use crate::plain_rows::plain_rows;
+use crate::{INF, NEG_INF, RowSchema};
+
+/// When a source is stable: `ProgressRule`.
+#[derive(Clone, Copy, Debug)]
+pub struct ProgressRule {
+    pub delay: i64,
+    pub every: i64,
+    pub events: i64,
+}
+
+/// What happens to a change before the stable point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LatePolicy {
+    Drop,
+    Move,
+    Fail,
+}
+
+/// What a source promises of its stream.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Promises {
+    pub has_points: bool,
+    pub insert_only: bool,
+    pub ordered: bool,
+    pub strictly_ordered: bool,
+    pub key: bool,
+}
+
+/// The lifetime `[vs, ve)` of an event whose row is known.
+type Span = (i64, i64);
+
+/// A row by its number, and the lifetime that its source gives it.
+type Claimed = (u32, i64, i64);
+
+/// What became of the events of one such lifetime; None: dropped.
+type Became = Vec<Option<Span>>;
+
+/// What a change becomes: vs, old and new.
+type Times = (i64, i64, i64);
+
+/// Makes checked batches of a source's changes.
+#[derive(Debug)]
+pub struct StreamEntrance {
+    name: String,
+    /// The name as Python shows it, for messages.
+    shown: String,
+    schema: Arc<RowSchema>,
+    rule: Option<ProgressRule>,
+    late: LatePolicy,
+    promises: Promises,
+    pub live: OpenEvents,
+    pub dropped: u64,
+    pub moved: u64,
+    stable: i64,
+    latest: i64,
+    last_start: Option<i64>,
+    mark: Option<i64>,
+    since_stable: i64,
+    /// What the source takes an event for (row, vs, ve), and what it is.
+    other: HashMap<Claimed, Became, ahash::RandomState>,
+}
+
+/// The changes of a batch that is not whole yet: those of the input from `first`, as they are or as they became.
+struct Segment {
+    first: usize,
+    count: usize,
+    /// How many the live events have taken.
+    applied: usize,
+    /// None while all are as they came: otherwise the place in the input, and the times, of each.
+    changed: Option<Vec<(u32, Times)>>,
+}
+
+impl Segment {
+    fn new(first: usize) -> Segment {
+        Segment {
+            first,
+            count: 0,
+            applied: 0,
+            changed: None,
+        }
+    }
+
+    fn push(&mut self, input: &Batch, at: usize, times: Option<Times>) {
+        if self.changed.is_none() && times == Some(times_of(input, at)) {
+            self.count += 1;
+            return;
+        }
+        let (first, count) = (self.first, self.count);
+        let changed = self.changed.get_or_insert_with(|| {
+            (first..first + count)
+                .map(|at| (at as u32, times_of(input, at)))
+                .collect()
+        });
+        changed.extend(times.map(|times| (at as u32, times)));
+    }
+
+    fn len(&self) -> usize {
+        self.changed.as_ref().map_or(self.count, Vec::len)
+    }
+
+    /// The place in the input and the times of a change.
+    fn get(&self, input: &Batch, at: usize) -> (u32, Times) {
+        match &self.changed {
+            Some(changed) => changed[at],
+            None => ((self.first + at) as u32, times_of(input, self.first + at)),
+        }
+    }
+
+    fn batch(self, input: &Batch) -> Batch {
+        match self.changed {
+            None => input.slice(self.first, self.count),
+            Some(changed) => {
+                let indices: Vec<u32> = changed.iter().map(|&(at, _)| at).collect();
+                Batch {
+                    schema: input.schema.clone(),
+                    columns: taken(&input.columns, &indices),
+                    vs: changed.iter().map(|&(_, (vs, _, _))| vs).collect(),
+                    old: changed.iter().map(|&(_, (_, old, _))| old).collect(),
+                    new: changed.iter().map(|&(_, (_, _, new))| new).collect(),
+                    stable: None,
+                    mark: None,
+                }
+            }
+        }
+    }
+}
+
+impl StreamEntrance {
+    /// `shown`: the name as Python shows it.
+    pub fn new(
+        name: &str,
+        shown: &str,
+        schema: Arc<RowSchema>,
+        rule: Option<ProgressRule>,
+        late: LatePolicy,
+        promises: Promises,
+    ) -> StreamEntrance {
+        StreamEntrance {
+            name: name.to_owned(),
+            shown: shown.to_owned(),
+            live: OpenEvents::new(schema.clone()),
+            schema,
+            rule,
+            late,
+            promises,
+            dropped: 0,
+            moved: 0,
+            stable: NEG_INF,
+            latest: NEG_INF,
+            last_start: None,
+            mark: None,
+            since_stable: 0,
+            other: HashMap::default(),
+        }
+    }
+
+    /// The batches of the changes of `input`. `stables`: those that the source declares, each with the number of
+    /// changes before it, in order.
+    pub fn take(&mut self, input: &Batch, stables: &[(usize, i64)]) -> Result<Vec<Batch>, Failure> {
+        let mut rows = None;
+        let mut batches = Vec::new();
+        let mut segment = Segment::new(0);
+        let mut declared = stables.iter().copied().peekable();
+        for at in 0..=input.len() {
+            while let Some((_, stable)) = declared.next_if(|&(place, _)| place == at) {
+                if self.rule.is_some() && stable != INF {
+                    self.apply(input, &mut segment, &mut rows)?;
+                    return Err(Failure::Usage(format!(
+                        "source {} declares stable({stable}), and a rule makes its stable points",
+                        self.shown
+                    )));
+                }
+                if stable > self.stable {
+                    (self.stable, self.since_stable) = (stable, 0);
+                    if self.rule.is_none() {
+                        let whole = std::mem::replace(&mut segment, Segment::new(at));
+                        batches.push(self.closed(input, whole, &mut rows)?);
+                    }
+                }
+            }
+            if at == input.len() {
+                break;
+            }
+            if self.promises.key {
+                self.apply(input, &mut segment, &mut rows)?; // a key is one of those before
+            }
+            match self.decided(input, at, &mut rows) {
+                Ok(times) => segment.push(input, at, times),
+                Err(failure) => {
+                    self.apply(input, &mut segment, &mut rows)?;
+                    return Err(failure);
+                }
+            }
+            if input.vs[at] > self.latest {
+                self.latest = input.vs[at];
+                self.mark = Some(self.latest);
+            }
+            self.move_by_rule();
+        }
+        let last = self.closed(input, segment, &mut rows)?;
+        if !(last.is_empty() && last.stable.is_none() && last.mark.is_none()) {
+            batches.push(last);
+        }
+        Ok(batches)
+    }
+
+    /// Take that the source has come to `latest` without events that matter.
+    pub fn advance(&mut self, latest: i64) -> Result<Vec<Batch>, Failure> {
+        let Some(rule) = self.rule else {
+            return Ok(Vec::new());
+        };
+        if latest > self.latest {
+            self.latest = latest;
+            self.mark = Some(latest);
+        }
+        let stable = self.latest.saturating_sub(rule.delay);
+        if stable > self.stable {
+            (self.stable, self.since_stable) = (stable, 0);
+        }
+        self.take(&Batch::empty(self.schema.clone()), &[])
+    }
+
+    /// The watermark: the latest start, or the stable point if that is later.
+    pub fn watermark(&self) -> i64 {
+        self.latest.max(self.stable)
+    }
+
+    pub fn state(&self) -> Plain {
+        let mut others: Vec<_> = self.other.iter().collect();
+        let row = |id: u32| self.live.rows.get(id);
+        others.sort_unstable_by(|((one, vs, ve), _), ((other, start, end), _)| {
+            vs.cmp(start)
+                .then_with(|| row(*one).cmp(row(*other)))
+                .then_with(|| ve.cmp(end))
+        });
+        let columns = self.live.form.decode(others.iter().map(|((id, _, _), _)| row(*id)));
+        let rows = plain_rows(self.live.form.columns(), &columns, others.len());
+        let event = |row: &Plain, (vs, ve): Span| Plain::List(vec![row.clone(), Plain::Int(vs), Plain::Int(ve)]);
+        let other = |(row, ((_, vs, ve), actuals)): (Plain, (&Claimed, &Became))| {
+            let became = |actual: &Option<Span>| actual.map_or(Plain::None, |actual| event(&row, actual));
+            Plain::List(vec![
+                event(&row, (*vs, *ve)),
+                Plain::List(actuals.iter().map(became).collect()),
+            ])
+        };
+        let others = rows.into_iter().zip(others).map(other).collect();
+        Plain::map([
+            ("live", self.live.state()),
+            ("latest", Plain::Int(self.latest)),
+            ("last_start", self.last_start.map_or(Plain::None, Plain::Int)),
+            ("since_stable", Plain::Int(self.since_stable)),
+            ("late", Plain::ints([self.dropped as i64, self.moved as i64])),
+            ("other", Plain::List(others)),
+        ])
+    }
+
+    /// Take what `state` has returned, here or in Python. The entrance is a new one with the same settings.
+    pub fn restore(&mut self, state: &Plain) -> Result<(), Failure> {
+        self.live.restore(state.get("live")?)?;
+        self.stable = self.live.stable;
+        self.latest = state.get("latest")?.int()?;
+        self.since_stable = state.get("since_stable")?.int()?;
+        self.last_start = match state.get("last_start")? {
+            Plain::None => None,
+            start => Some(start.int()?),
+        };
+        let [dropped, moved] = state.get("late")?.tuple()?;
+        (self.dropped, self.moved) = (dropped.int()? as u64, moved.int()? as u64);
+        for kept in state.get("other")?.list()? {
+            let [claimed, actuals] = kept.tuple()?;
+            let [row, vs, ve] = claimed.tuple()?;
+            let row = self.live.rows.hold(self.live.encoded(&[row])?.row(0).data());
+            let actual = |plain: &Plain| match plain {
+                Plain::None => Ok(None),
+                event => event.tuple().and_then(|[_, vs, ve]| Ok(Some((vs.int()?, ve.int()?)))),
+            };
+            let actuals = actuals.list()?.iter().map(actual).collect::<Result<_, Failure>>()?;
+            self.other.insert((row, vs.int()?, ve.int()?), actuals);
+        }
+        Ok(())
+    }
+
+    /// Panic unless the live events are live and counted.
+    pub fn check(&self) {
+        self.live.check();
+    }
+
+    /// What a change becomes, or None if it has no effect.
+    fn decided(&mut self, input: &Batch, at: usize, rows: &mut Option<Rows>) -> Result<Option<Times>, Failure> {
+        self.check_promises(input, at)?;
+        if self.promises.key {
+            self.check_key(input, at, rows)?;
+        }
+        let (vs, old, new) = times_of(input, at);
+        let is_insert = old == vs;
+        if self.rule.is_none() || new < vs || (is_insert && vs >= self.stable && new > vs) {
+            return Ok(Some((vs, old, new)));
+        }
+        let mut actual = if is_insert { None } else { self.actual(input, at, rows) };
+        let is_final = actual.is_some_and(|(_, ve)| ve < self.stable);
+        if is_final {
+            actual = None; // what is left of it is a past that nothing changes
+        }
+        let wish = (new > vs).then_some((vs, new));
+        let goal = self.nearest(vs, actual, wish);
+        if goal != wish || is_final {
+            if self.late == LatePolicy::Fail {
+                return Err(self.too_late(input, at));
+            }
+            if goal == actual {
+                self.dropped += 1;
+            } else {
+                self.moved += 1;
+            }
+            if let Some((vs, ve)) = wish.filter(|wish| goal != Some(*wish) && self.matters(wish.1, goal)) {
+                let id = self.live.rows.hold(encoded(&self.live, rows, input, at));
+                let others = self.other.entry((id, vs, ve)).or_default();
+                if !others.is_empty() {
+                    self.live.rows.release(id);
+                }
+                others.push(goal);
+            }
+        }
+        Ok(change_between(actual, goal))
+    }
+
+    /// What became of the event that an adjust names.
+    fn actual(&mut self, input: &Batch, at: usize, rows: &mut Option<Rows>) -> Option<Span> {
+        let (vs, old, _) = times_of(input, at);
+        let claimed = Some((vs, old));
+        if self.other.is_empty() {
+            return claimed;
+        }
+        let Some(id) = self.live.rows.find(encoded(&self.live, rows, input, at)) else {
+            return claimed;
+        };
+        let key = (id, vs, old);
+        let Some(mut others) = self.other.remove(&key) else {
+            return claimed;
+        };
+        let mut found = claimed;
+        while let Some(actual) = others.pop() {
+            if self.matters(old, actual) {
+                found = actual;
+                break;
+            }
+        }
+        if others.is_empty() {
+            self.live.rows.release(id);
+        } else {
+            self.other.insert(key, others);
+        }
+        found
+    }
+
+    /// Whether a revision of an event of the source has to find what it is: until both are fully frozen.
+    fn matters(&self, claimed: i64, actual: Option<Span>) -> bool {
+        claimed >= self.stable || actual.is_some_and(|(_, ve)| ve >= self.stable)
+    }
+
+    /// The event nearest to a wish that is legal, given what is there. `start`: of the wish, if it is one.
+    fn nearest(&self, start: i64, actual: Option<Span>, wish: Option<Span>) -> Option<Span> {
+        let (stable, moves) = (self.stable, self.late == LatePolicy::Move);
+        let Some((vs, ve)) = actual else {
+            let (_, end) = wish?;
+            if start >= stable {
+                return wish;
+            }
+            return (moves && end > stable).then_some((stable, end));
+        };
+        let mut end = wish.map_or(vs, |(_, end)| end);
+        if end < stable && !(wish.is_none() && vs >= stable) {
+            if !moves {
+                return Some((vs, ve));
+            }
+            end = stable;
+        }
+        (end > vs).then_some((vs, end))
+    }
+
+    fn move_by_rule(&mut self) {
+        let Some(rule) = self.rule else { return };
+        self.since_stable += 1;
+        let stable = self.latest.saturating_sub(rule.delay);
+        if self.since_stable < rule.events || stable <= self.stable {
+            return;
+        }
+        let moved = i128::from(stable) - i128::from(self.stable);
+        if rule.every > 0 && self.stable != NEG_INF && moved < i128::from(rule.every) {
+            return;
+        }
+        (self.stable, self.since_stable) = (stable, 0);
+    }
+
+    /// Let the live events take a segment, and return it as a batch, with the stable point if it has moved.
+    fn closed(&mut self, input: &Batch, mut segment: Segment, rows: &mut Option<Rows>) -> Result<Batch, Failure> {
+        let last = self.apply(input, &mut segment, rows)?;
+        let mut batch = segment.batch(input);
+        batch.stable = (self.stable > self.live.stable).then_some(self.stable);
+        if let Some(stable) = batch.stable {
+            self.move_stable(stable, last);
+        }
+        batch.mark = self.mark.take();
+        Ok(batch)
+    }
+
+    /// Let the live events take the changes of a segment. Returns the latest finite end of those that are frozen with
+    /// it, and are not entered.
+    fn apply(&mut self, input: &Batch, segment: &mut Segment, rows: &mut Option<Rows>) -> Result<i64, Failure> {
+        let mut last = NEG_INF;
+        let count = segment.len();
+        let first = std::mem::replace(&mut segment.applied, count);
+        let only_inserts = (first..count).all(|at| {
+            let (_, (vs, old, _)) = segment.get(input, at);
+            vs == old
+        });
+        let forgets = only_inserts && !self.promises.key;
+        if rows.is_none() && !forgets && count > first {
+            *rows = Some(self.live.form.encode(&input.columns));
+        }
+        let mut kept = Vec::new();
+        for at in first..count {
+            let (place, (vs, old, new)) = segment.get(input, at);
+            let breach = self.live.misplaced(vs, old, new);
+            if !forgets {
+                let row = encoded(&self.live, rows, input, place as usize).to_vec();
+                let breach = breach.or_else(|| self.live.apply(&row, vs, old, new));
+                if let Some(breach) = breach {
+                    return Err(self.violation(breach, input, place as usize, (vs, old, new)));
+                }
+            } else if let Some(breach) = breach {
+                return Err(self.violation(breach, input, place as usize, (vs, old, new)));
+            } else if new >= self.stable {
+                kept.push((place, vs, new));
+            } else if new > vs {
+                last = last.max(new);
+            }
+        }
+        if kept.is_empty() {
+            return Ok(last);
+        }
+        let places: Vec<u32> = kept.iter().map(|&(place, _, _)| place).collect();
+        let kept_rows = self.live.form.encode(&taken(&input.columns, &places));
+        for (row, (_, vs, new)) in kept_rows.iter().zip(kept) {
+            self.live.apply(row.data(), vs, vs, new);
+        }
+        Ok(last)
+    }
+
+    fn move_stable(&mut self, stable: i64, last: i64) {
+        if stable == INF {
+            // Windows of events without an end stop at the last finite time that the source has had (D13).
+            let last = last.max(self.live.last_finite_end());
+            if last > self.latest {
+                self.latest = last;
+                self.mark = Some(last);
+            }
+        }
+        self.live.move_stable(stable);
+        let stable = self.stable;
+        let live = &mut self.live;
+        self.other.retain(|&(row, _, claimed), actuals| {
+            actuals.retain(|actual| claimed >= stable || actual.is_some_and(|(_, ve)| ve >= stable));
+            if actuals.is_empty() {
+                live.rows.release(row);
+            }
+            !actuals.is_empty()
+        });
+    }
+
+    fn check_promises(&mut self, input: &Batch, at: usize) -> Result<(), Failure> {
+        let (vs, old, new) = times_of(input, at);
+        let promises = self.promises;
+        if promises.has_points && new != vs && vs.checked_add(1) != Some(new) {
+            let came = format!("this one has [{}, {})", show_time(vs), show_time(new));
+            let breach = ("no-point", "events of one unit of time".to_owned(), came);
+            return Err(self.violation(breach, input, at, (vs, old, new)));
+        }
+        if old != vs {
+            if promises.insert_only {
+                let promised = "only inserts and stables (insert-only)".to_owned();
+                let breach = ("adjust-not-promised", promised, "an adjust came".to_owned());
+                return Err(self.broken(breach, input, at, "insert-only"));
+            }
+            return Ok(());
+        }
+        if promises.ordered {
+            let strictly = promises.strictly_ordered;
+            if let Some(last) = self.last_start.filter(|&last| vs < last || (strictly && vs == last)) {
+                let (rule, promise) = if strictly {
+                    ("increases", "strictly-ordered")
+                } else {
+                    ("does not decrease", "ordered")
+                };
+                let came = format!("Vs is {} after {}", show_time(vs), show_time(last));
+                let breach = ("out-of-order", format!("that Vs {rule} ({promise})"), came);
+                return Err(self.broken(breach, input, at, promise));
+            }
+            self.last_start = Some(vs);
+        }
+        Ok(())
+    }
+
+    fn check_key(&self, input: &Batch, at: usize, rows: &mut Option<Rows>) -> Result<(), Failure> {
+        let (vs, old, _) = times_of(input, at);
+        if old != vs || !self.live.has(encoded(&self.live, rows, input, at), vs) {
+            return Ok(());
+        }
+        let promised = "that row and Vs are a key (key)".to_owned();
+        let came = "it already has an event with this row and Vs".to_owned();
+        Err(self.broken(("duplicate-key", promised, came), input, at, "key"))
+    }
+
+    fn too_late(&self, input: &Batch, at: usize) -> Failure {
+        let (vs, old, new) = times_of(input, at);
+        let promised = format!(
+            "no change before stable({}), by its rule of progress",
+            show_time(self.stable)
+        );
+        let came = format!("it changes the table at {}", show_time(old.min(new)));
+        self.violation(("late", promised, came), input, at, (vs, old, new))
+    }
+
+    fn broken(&self, breach: Breach, input: &Batch, at: usize, promise: &'static str) -> Failure {
+        match self.violation(breach, input, at, times_of(input, at)) {
+            Failure::Input(violation) => Failure::Input(Box::new(Violation {
+                promise: Some(promise),
+                ..*violation
+            })),
+            other => other,
+        }
+    }
+
+    fn violation(&self, breach: Breach, input: &Batch, at: usize, (vs, old, new): Times) -> Failure {
+        let (code, promised, came) = breach;
+        let row: Vec<_> = input.columns.iter().map(|column| column.slice(at, 1)).collect();
+        Failure::Input(Box::new(Violation {
+            code,
+            input: self.name.clone(),
+            row: plain_rows(&self.schema.columns, &row, 1).pop().unwrap_or(Plain::None),
+            times: [vs, old, new],
+            promised,
+            came,
+            promise: None,
+        }))
+    }
+}
+
+fn times_of(batch: &Batch, at: usize) -> Times {
+    (batch.vs[at], batch.old[at], batch.new[at])
+}
+
+/// The bytes of a row of the input. `rows`: all of them, once one is needed.
+fn encoded<'a>(live: &OpenEvents, rows: &'a mut Option<Rows>, input: &Batch, at: usize) -> &'a [u8] {
+    rows.get_or_insert_with(|| live.form.encode(&input.columns))
+        .row(at)
+        .data()
+}
+
+/// The times of the change that makes one event another of the same row and start, or None if they are equal.
+fn change_between(before: Option<Span>, after: Option<Span>) -> Option<Times> {
+    if before == after {
+        return None;
+    }
+    let (vs, _) = after.or(before)?;
+    let end = |event: Option<Span>| event.map_or(vs, |(_, ve)| ve);
+    Some((vs, end(before), end(after)))
+}
