@@ -4,18 +4,22 @@
 //! What of a batch is late depends on the changes before, but not on the live events. So the changes are decided first,
 //! and live events are looked up behind that. An insert that the batch's own stable point freezes is never one of them.
 
+mod segment;
+mod violations;
+
 use std::sync::Arc;
 
 use arrow_row::Rows;
 use hashbrown::HashMap;
 
 use crate::batch::{Batch, taken};
-use crate::failure::{Failure, Violation};
-use crate::open_events::{Breach, OpenEvents};
-use crate::operator::show_time;
+use crate::failure::Failure;
+use crate::open_events::OpenEvents;
 use crate::plain::Plain;
 use crate::plain_rows::plain_rows;
 use crate::{INF, NEG_INF, RowSchema};
+
+use segment::Segment;
 
 /// When a source is stable: `ProgressRule`.
 #[derive(Clone, Copy, Debug)]
@@ -75,71 +79,6 @@ pub struct StreamEntrance {
     since_stable: i64,
     /// What the source takes an event for (row, vs, ve), and what it is.
     other: HashMap<Claimed, Became, ahash::RandomState>,
-}
-
-/// The changes of a batch that is not whole yet: those of the input from `first`, as they are or as they became.
-struct Segment {
-    first: usize,
-    count: usize,
-    /// How many the live events have taken.
-    applied: usize,
-    /// None while all are as they came: otherwise the place in the input, and the times, of each.
-    changed: Option<Vec<(u32, Times)>>,
-}
-
-impl Segment {
-    fn new(first: usize) -> Segment {
-        Segment {
-            first,
-            count: 0,
-            applied: 0,
-            changed: None,
-        }
-    }
-
-    fn push(&mut self, input: &Batch, at: usize, times: Option<Times>) {
-        if self.changed.is_none() && times == Some(times_of(input, at)) {
-            self.count += 1;
-            return;
-        }
-        let (first, count) = (self.first, self.count);
-        let changed = self.changed.get_or_insert_with(|| {
-            (first..first + count)
-                .map(|at| (at as u32, times_of(input, at)))
-                .collect()
-        });
-        changed.extend(times.map(|times| (at as u32, times)));
-    }
-
-    fn len(&self) -> usize {
-        self.changed.as_ref().map_or(self.count, Vec::len)
-    }
-
-    /// The place in the input and the times of a change.
-    fn get(&self, input: &Batch, at: usize) -> (u32, Times) {
-        match &self.changed {
-            Some(changed) => changed[at],
-            None => ((self.first + at) as u32, times_of(input, self.first + at)),
-        }
-    }
-
-    fn batch(self, input: &Batch) -> Batch {
-        match self.changed {
-            None => input.slice(self.first, self.count),
-            Some(changed) => {
-                let indices: Vec<u32> = changed.iter().map(|&(at, _)| at).collect();
-                Batch {
-                    schema: input.schema.clone(),
-                    columns: taken(&input.columns, &indices),
-                    vs: changed.iter().map(|&(_, (vs, _, _))| vs).collect(),
-                    old: changed.iter().map(|&(_, (_, old, _))| old).collect(),
-                    new: changed.iter().map(|&(_, (_, _, new))| new).collect(),
-                    stable: None,
-                    mark: None,
-                }
-            }
-        }
-    }
 }
 
 impl StreamEntrance {
@@ -483,83 +422,6 @@ impl StreamEntrance {
             }
             !actuals.is_empty()
         });
-    }
-
-    fn check_promises(&mut self, input: &Batch, at: usize) -> Result<(), Failure> {
-        let (vs, old, new) = times_of(input, at);
-        let promises = self.promises;
-        if promises.has_points && new != vs && vs.checked_add(1) != Some(new) {
-            let came = format!("this one has [{}, {})", show_time(vs), show_time(new));
-            let breach = ("no-point", "events of one unit of time".to_owned(), came);
-            return Err(self.violation(breach, input, at, (vs, old, new)));
-        }
-        if old != vs {
-            if promises.insert_only {
-                let promised = "only inserts and stables (insert-only)".to_owned();
-                let breach = ("adjust-not-promised", promised, "an adjust came".to_owned());
-                return Err(self.broken(breach, input, at, "insert-only"));
-            }
-            return Ok(());
-        }
-        if promises.ordered {
-            let strictly = promises.strictly_ordered;
-            if let Some(last) = self.last_start.filter(|&last| vs < last || (strictly && vs == last)) {
-                let (rule, promise) = if strictly {
-                    ("increases", "strictly-ordered")
-                } else {
-                    ("does not decrease", "ordered")
-                };
-                let came = format!("Vs is {} after {}", show_time(vs), show_time(last));
-                let breach = ("out-of-order", format!("that Vs {rule} ({promise})"), came);
-                return Err(self.broken(breach, input, at, promise));
-            }
-            self.last_start = Some(vs);
-        }
-        Ok(())
-    }
-
-    fn check_key(&self, input: &Batch, at: usize, rows: &mut Option<Rows>) -> Result<(), Failure> {
-        let (vs, old, _) = times_of(input, at);
-        if old != vs || !self.live.has(encoded(&self.live, rows, input, at), vs) {
-            return Ok(());
-        }
-        let promised = "that row and Vs are a key (key)".to_owned();
-        let came = "it already has an event with this row and Vs".to_owned();
-        Err(self.broken(("duplicate-key", promised, came), input, at, "key"))
-    }
-
-    fn too_late(&self, input: &Batch, at: usize) -> Failure {
-        let (vs, old, new) = times_of(input, at);
-        let promised = format!(
-            "no change before stable({}), by its rule of progress",
-            show_time(self.stable)
-        );
-        let came = format!("it changes the table at {}", show_time(old.min(new)));
-        self.violation(("late", promised, came), input, at, (vs, old, new))
-    }
-
-    fn broken(&self, breach: Breach, input: &Batch, at: usize, promise: &'static str) -> Failure {
-        match self.violation(breach, input, at, times_of(input, at)) {
-            Failure::Input(violation) => Failure::Input(Box::new(Violation {
-                promise: Some(promise),
-                ..*violation
-            })),
-            other => other,
-        }
-    }
-
-    fn violation(&self, breach: Breach, input: &Batch, at: usize, (vs, old, new): Times) -> Failure {
-        let (code, promised, came) = breach;
-        let row: Vec<_> = input.columns.iter().map(|column| column.slice(at, 1)).collect();
-        Failure::Input(Box::new(Violation {
-            code,
-            input: self.name.clone(),
-            row: plain_rows(&self.schema.columns, &row, 1).pop().unwrap_or(Plain::None),
-            times: [vs, old, new],
-            promised,
-            came,
-            promise: None,
-        }))
     }
 }
 
