@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import date, datetime, timezone
-from decimal import Decimal
 from random import Random
 from typing import Any
 
@@ -13,6 +11,7 @@ import pytest
 from plan_generator import SOURCES, ended, random_history, random_plan
 from run_world import sources_of
 from temporal_world import Item
+from typed_rows import EVERY_TYPE, TYPED_ROWS
 
 from lmerge.core.elements import INF
 from lmerge.errors import InvalidRow, UsageError
@@ -69,56 +68,16 @@ def check_equal(table: Any, other: Any) -> None:
     assert repr(table.to_pylist()) == repr(other.to_pylist())
 
 
-EVERY_TYPE: dict[str, object] = {
-    "b": "bool",
-    "i": "int?",
-    "f": "float(2)",
-    "s": "string",
-    "y": "bytes",
-    "t": "timestamp",
-    "d": "date",
-    "m": "decimal(2)?",
-    "l": "list<decimal(1)>",
-    "r?": {"x": "int", "y": "list<string?>"},
-}
-ROWS: list[dict[str, Any]] = [
-    {
-        "b": True,
-        "i": None,
-        "f": -0.0,
-        "s": "é",
-        "y": b"\0",
-        "t": datetime(2026, 1, 1, tzinfo=timezone.utc),
-        "d": date(1969, 12, 31),
-        "m": Decimal("-1.50"),
-        "l": [Decimal("0.5"), Decimal("-0.0")],
-        "r": {"x": 1, "y": ["a", None]},
-    },
-    {
-        "b": False,
-        "i": -5,
-        "f": float("nan"),
-        "s": "",
-        "y": b"",
-        "t": datetime(1969, 12, 31, 23, 59, tzinfo=timezone.utc),
-        "d": date(2026, 1, 1),
-        "m": None,
-        "l": [],
-        "r": None,
-    },
-]
-
-
 def test_every_type_comes_in_and_goes_out() -> None:
     stream = source("all", EVERY_TYPE)
     forms = RowForms(stream.schema)
-    events = [Change(forms.values(row), at, at, at + 5) for at, row in enumerate(ROWS)]
+    events = [Change(forms.values(row), at, at, at + 5) for at, row in enumerate(TYPED_ROWS)]
     assert events[1].row[2] is NAN
     table = stream.collect({"all": events})
     assert table.column_names == ["vs", "ve", *stream.schema.names]
     assert table.column("ve").to_pylist() == [5, 6]
     assert table.drop_columns(["vs", "ve"]).drop_columns(["f"]).to_pylist() == [
-        {name: value for name, value in row.items() if name != "f"} for row in ROWS
+        {name: value for name, value in row.items() if name != "f"} for row in TYPED_ROWS
     ]
     check_equal(stream.collect({"all": table}), table)
 

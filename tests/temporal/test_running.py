@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from datetime import date, datetime, timezone
 from decimal import Decimal
 
 import pytest
 from temporal_world import StreamTable, random_stream
+from typed_rows import EVERY_TYPE, TYPED_ROWS
 
 from lmerge.core.elements import INF
 from lmerge.core.tdb import Tdb
@@ -24,30 +24,6 @@ from lmerge.wire.rows import RowCodec
 from lmerge.wire.schema import parse_schema
 
 ROWS = ((0, 0), (0, 1), (1, 0), (1, 2))
-EVERY_TYPE = {
-    "b": "bool",
-    "i": "int?",
-    "f": "float(2)",
-    "s": "string",
-    "y": "bytes",
-    "t": "timestamp",
-    "d": "date",
-    "m": "decimal(2)?",
-    "l": "list<decimal(1)>",
-    "r": {"x": "int", "y": "list<string?>"},
-}
-ROW = {
-    "b": True,
-    "i": None,
-    "f": -0.0,
-    "s": "é",
-    "y": b"\0",
-    "t": datetime(2026, 1, 1, tzinfo=timezone.utc),
-    "d": date(1969, 12, 31),
-    "m": Decimal("-1.50"),
-    "l": [Decimal("0.5"), Decimal("-0.0")],
-    "r": {"x": 1, "y": ["a", None]},
-}
 
 
 def counted(form: str = "final") -> Stream:
@@ -58,15 +34,15 @@ def counted(form: str = "final") -> Stream:
 def test_rows_become_values_and_the_payload_of_the_wire() -> None:
     schema = parse_schema(EVERY_TYPE)
     forms = RowForms(schema)
-    values = forms.values(ROW)
+    values = forms.values(TYPED_ROWS[0])
     nested = (Decimal("0.5"), Decimal("0.0")), (1, ("a", None))
     assert values == (True, None, 0.0, "é", b"\0", 1767225600000000, -1, Decimal("-1.50"), *nested)
     assert hash(values) is not None
-    assert forms.payload(values) == RowCodec(schema).encode(ROW)
+    assert forms.payload(values) == RowCodec(schema).encode(TYPED_ROWS[0])
     assert forms.of_payload(forms.payload(values)) == values
-    assert forms.row(values) == ROW | {"f": 0.0, "l": [Decimal("0.5"), Decimal("0.0")]}
+    assert forms.row(values) == TYPED_ROWS[0] | {"f": 0.0, "l": [Decimal("0.5"), Decimal("0.0")]}
     with pytest.raises(InvalidRow, match="row 3, column 's'"):
-        forms.values(ROW | {"s": 5}, 3)
+        forms.values(TYPED_ROWS[0] | {"s": 5}, 3)
 
 
 @pytest.mark.parametrize("form", list(Form))
