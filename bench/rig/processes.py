@@ -19,6 +19,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from lmerge.demo.processes import bound
+
 _FORK = multiprocessing.get_context("fork")
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 END_S_MAX = 10.0
@@ -105,14 +107,14 @@ def executed(name: str, folder: Path, *command: str, given: object = None) -> Ri
     """Start ``python -m command`` as a user would. ``given`` is sent over a pipe, which is its last argument."""
     log = folder / f"{name}.log"
     mine, its = _FORK.Pipe()
+    started = [sys.executable, "-m", *command, *([str(its.fileno())] if given else [])]
     with log.open("ab") as stderr:
         child = subprocess.Popen(
-            [sys.executable, "-m", *command, *([str(its.fileno())] if given else [])],
+            bound(started, signal.SIGKILL),
             stdin=subprocess.DEVNULL,
             stdout=stderr,
             stderr=stderr,
             pass_fds=(its.fileno(),),
-            preexec_fn=_die_with_parent,
         )
     its.close()
     process = RigProcess(name, child.pid, child.poll, log)

@@ -25,19 +25,23 @@ from lmerge.errors import Unavailable
 READY_S_MAX = 30.0  # importing gRPC takes less than a second; a loaded CI machine may take many times as long
 END_S_MAX = 10.0  # a drain takes much less than a second; after that time the process is killed
 STDERR_LINES_SHOWN = 12
-# PR_SET_PDEATHSIG with SIGTERM survives exec. The child calls it itself: a hook between fork and exec would make
-# Python fork the parent with the threads of gRPC in it.
-_TIE = (
-    "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 15); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
-)
-_BOUND = ("-c", _TIE) if sys.platform == "linux" else ()
+# PR_SET_PDEATHSIG survives exec. The child calls it itself: a hook between fork and exec would make Python fork the
+# parent with the threads of gRPC in it.
+_BIND = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, int(sys.argv[1])); os.execvp(sys.argv[2], sys.argv[2:])"
+
+
+def bound(command: Sequence[str], number: signal.Signals = signal.SIGTERM) -> list[str]:
+    """Return a command that runs ``command`` and gets a signal when the process that starts it ends (on Linux)."""
+    if sys.platform != "linux":
+        return [*command]
+    return [sys.executable, "-S", "-c", _BIND, str(int(number)), *command]
 
 
 class Child:
     """One child process.
 
-    ``messages``: the JSON lines that it has written. ``bound``: it ends with its parent. ``group``: it has children of
-    its own, which are killed with it.
+    ``messages``: the JSON lines that it has written. ``is_bound``: it ends with its parent. ``group``: it has children
+    of its own, which are killed with it.
     """
 
     def __init__(
@@ -47,15 +51,16 @@ class Child:
         arguments: Sequence[str],
         folder: Path,
         *,
-        bound: bool = False,
+        is_bound: bool = False,
         group: bool = False,
     ) -> None:
         self.name = name
         self._is_group = group
         self.messages: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._stderr = (folder / f"{name}.log").open("ab+")
+        command = [sys.executable, "-m", module, *arguments]
         self._process = subprocess.Popen(
-            [sys.executable, *(_BOUND if bound else ()), "-m", module, *arguments],
+            bound(command) if is_bound else command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
@@ -120,11 +125,12 @@ class Child:
 
     def _read(self) -> None:
         assert self._process.stdout is not None
-        for line in self._process.stdout:
-            try:
-                self.messages.put(json.loads(line))
-            except ValueError:
-                continue  # a line that is no message
+        with self._process.stdout as lines:
+            for line in lines:
+                try:
+                    self.messages.put(json.loads(line))
+                except ValueError:
+                    continue  # a line that is no message
 
     def _close(self) -> None:
         for stream in (self._process.stdin, self._stderr):

@@ -72,7 +72,7 @@ class Servers:
             str(self._ready(number)),
         ]
         name = f"server-{number + 1}-{self._lives[number]}"
-        self._children[number] = Child(name, "lmerge", arguments, self._folder, bound=True)
+        self._children[number] = Child(name, "lmerge", arguments, self._folder, is_bound=True)
 
     def check(self) -> None:
         """Raise Unavailable, with its log, if one has ended by itself."""

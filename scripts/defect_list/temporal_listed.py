@@ -20,7 +20,7 @@ QUERIES = f"{PAPER}/test_query_writer.py"
 STREAMS = f"{PAPER}/test_streams.py"
 EXAMPLES = f"{PAPER}/test_examples.py"
 INTERNALS = f"{PAPER}/test_internals.py"
-CANONICAL = "tests/temporal/canonical/test_windows.py"
+CANONICAL = "tests/canonical/test_windows.py"
 EVERY_CHOICE = f"{CANONICAL}::test_every_window_clipping_output_and_form_is_its_query_after_every_batch"
 
 DEFECTS = (

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import subprocess
+import time
 from collections import Counter
 from datetime import date
 from pathlib import Path
 
 import pytest
-from cli_world import LMERGE, Served
+from cli_world import Served
 from replica_world import Reading
 
-from lmerge.client import describe_merge
 from lmerge.core.elements import INF, Event
 from lmerge.core.tdb import Tdb
+from lmerge.demo.processes import Child
 from lmerge.replica.payloads import RawWriter
 from lmerge.replica.sources.declared import SourceContext
 from lmerge.temporal.plan.properties import derive
@@ -66,23 +66,49 @@ def test_plans_promise_what_the_other_styles_do() -> None:
 
 
 def test_temporal_and_plain_replicas_are_merged(tmp_path: Path) -> None:
-    """One of them is killed."""
+    """One of them is killed once all have joined. They start the replay together, as those of the demo do."""
     days = Days(BLIZZARD.first, BLIZZARD.first)
     served = Served(tmp_path, "--merge", "flights")
-    options = ["-s", served.target, "--first", str(days.first), "--last", str(days.last), "--speed", "0.1"]
-    names = ("temporal-revising", "temporal-final", "temporal-by-airport", "aggressive")
-    replicas: list[subprocess.Popen[bytes]] = []
+    options = [
+        "--server",
+        served.target,
+        "--merge",
+        "flights",
+        "--first",
+        str(days.first),
+        "--last",
+        str(days.last),
+        "--speed",
+        "0.1",
+    ]
+    options.append("--supervised")
+    started = {
+        "aggressive": ("lmerge_replicas.flights", "aggressive"),
+        **{plan: ("lmerge_replicas.temporal", plan) for plan in PLANS},
+    }
+    replicas: list[Child] = []
     try:
         with Reading(served.target, "flights") as reading:
-            replicas += [subprocess.Popen([*LMERGE, "replica", "run", name, *options]) for name in names]
-            while len(describe_merge(served.target, "flights").inputs) < len(names):
-                assert all(replica.poll() is None for replica in replicas)
-            replicas[0].kill()
+            for name, (module, style) in started.items():
+                replicas.append(Child(name, module, [style, "--replica", name, *options], tmp_path))
+            for replica in replicas:
+                expect(replica, "loaded")
+            for replica in replicas:
+                replica.send(start=time.time())
+            for replica in replicas:
+                expect(replica, "joined")
+            replicas[-1].kill()
             found = Counter(reading.complete().events())
-            assert [replica.wait(60) for replica in replicas] == [-9, 0, 0, 0]
+            for replica in replicas[:-1]:
+                expect(replica, "done")
     finally:
         for replica in replicas:
             replica.kill()
-            replica.wait()
         served.stop()
     assert found == Counter(published("final", FlightNewsSource(timetable=Timetable(days))).events())
+
+
+def expect(replica: Child, event: str) -> None:
+    """Read the messages of a replica up to one."""
+    while replica.messages.get(timeout=60)["event"] != event:
+        pass

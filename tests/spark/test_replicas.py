@@ -206,7 +206,16 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
 def test_the_command_lists_the_replicas() -> None:
     listed = subprocess.run([*REPLICA[:-1], "list"], capture_output=True, text=True, check=True).stdout
     names = [line.split()[0] for line in listed.splitlines()]
-    assert names == ["aggressive", "conservative", "open-ended", "spark-append", "spark-update"]
+    assert names == [
+        "aggressive",
+        "conservative",
+        "open-ended",
+        "spark-append",
+        "spark-update",
+        "temporal-by-airport",
+        "temporal-final",
+        "temporal-revising",
+    ]
     assert "--checkpoint" in run("--help").stdout
 
 
@@ -216,7 +225,7 @@ def test_the_command_lists_the_replicas() -> None:
         (["spark"], "there is no replica 'spark'; there are aggressive, "),
         (
             ["aggressive", "--checkpoint", "x"],
-            "aggressive has no checkpoint: --checkpoint is for the replicas in Spark",
+            "aggressive has no checkpoint: --checkpoint is for queries, and for the replicas in Spark",
         ),
         (["aggressive", "--first", "yesterday"], "'yesterday' is no day such as 2013-02-08"),
     ],

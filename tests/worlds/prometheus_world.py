@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +14,7 @@ import aiohttp
 import yaml
 from aiohttp import web
 
+from lmerge.demo.processes import bound
 from monitoring.alerting.alert import Pace
 from monitoring.alerting.catalogue import ALERTS
 from monitoring.alerting.rules_file import rules_file
@@ -41,7 +40,7 @@ class Daemon:
         self.log = log
         with log.open("ab") as file:
             self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, preexec_fn=_end_with_parent, **options
+                bound(command, signal.SIGKILL), stdin=subprocess.DEVNULL, stdout=file, stderr=file, **options
             )
 
     def send(self, number: signal.Signals) -> None:
@@ -203,8 +202,3 @@ class Watched:
 
 def _text_in(file: Path) -> str:
     return file.read_text() if file.exists() else ""
-
-
-def _end_with_parent() -> None:
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG

@@ -45,7 +45,7 @@ class _SandboxServer:
         ready.unlink(missing_ok=True)
         arguments = ["serve", "--port", str(self.port), "--http-port", "-1", "--ready-file", str(ready)]
         name = f"server-{self._number}-{self._life}"
-        self.child = Child(name, "lmerge", [*arguments, *self._arguments], self._folder, bound=True)
+        self.child = Child(name, "lmerge", [*arguments, *self._arguments], self._folder, is_bound=True)
         self._note = self._journal.note("end-process", pid=self.child.pid, mark=mark_of(self.child.pid))
 
     def wait(self) -> None:

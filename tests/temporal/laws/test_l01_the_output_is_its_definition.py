@@ -1,6 +1,6 @@
 """L1: for every prefix P, TDB(out(P)) = form(SQL(TDB(P)), c, m), on every implementation.
 
-The SQL is DuckDB's and shares no code with the plan. tests/temporal/canonical has further choices of windows.
+The SQL is DuckDB's and shares no code with the plan. tests/canonical has further choices of windows.
 """
 
 from __future__ import annotations
@@ -157,6 +157,6 @@ def test_l1_after_every_batch_the_table_is_the_query_over_the_tables(case: str, 
 
 
 def test_l1_every_case_has_a_query_or_is_a_variant_of_one_that_has() -> None:
-    """Top-k, clipping, own lifetimes and points: see tests/temporal/canonical."""
+    """Top-k, clipping, own lifetimes and points: see tests/canonical."""
     variants = ("first", "point", "top", "own lifetimes", "time-bound")
     assert {case for case in CASES if case.rpartition(": ")[2] not in variants} == {*QUERIES, *COUNTED}
