@@ -151,7 +151,7 @@ class DetachInput:
 
 @dataclass(frozen=True)
 class ReleaseInput:
-    """Let a quarantined name attach again at one server, after its process has been ended."""
+    """Let a quarantined name attach again at one server: its process has been ended, or it is the last that is good."""
 
     server: str
     replica: str

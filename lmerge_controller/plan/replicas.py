@@ -90,9 +90,7 @@ def _start(rules: _Rules, replica: ReplicaView) -> None:
     if not view.observed.reachable or not all(view.observed.parts.addresses):
         return  # it would only wait for the servers
     if replica.quarantined_at:
-        for server in replica.quarantined_at:
-            reason = "its process has ended, and another one takes its place"
-            rules.draft.propose(ReleaseInput(server, replica.name, reason))
+        _release(rules, replica, "its process has ended, and another one takes its place")
         return
     if process is not None and not _is_due(rules, process):
         return
@@ -108,6 +106,12 @@ def _start(rules: _Rules, replica: ReplicaView) -> None:
             jump_start=_jump_start(rules),
         )
     )
+
+
+def _release(rules: _Rules, replica: ReplicaView, reason: str) -> None:
+    """Let a name attach again wherever it is quarantined. A server that finds it wrong again refuses it again."""
+    for server in replica.quarantined_at:
+        rules.draft.propose(ReleaseInput(server, replica.name, reason))
 
 
 def _has_nothing_to_add(rules: _Rules, replica: ReplicaView) -> bool:
@@ -187,6 +191,7 @@ def _end_faulty(rules: _Rules) -> None:
             if any(isinstance(action, StartReplica) for action in rules.draft.actions):
                 continue  # it waits for the one that is started now
             rules.draft.note("LastGood", f"{replica.name} is not replaced ({reason}): no other good replica would stay")
+            _release(rules, replica, "it carries the output elsewhere, so its process is not ended")
         elif _replace(rules, replica, reason):
             return
 

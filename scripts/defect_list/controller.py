@@ -48,9 +48,16 @@ DEFECTS = (
     Defect(
         "a quarantined name is not released",
         REPLICAS,
-        "    if replica.quarantined_at:\n        for server",
-        "    if False:\n        for server",
+        "    if replica.quarantined_at:\n        _release",
+        "    if False:\n        _release",
         TESTS + "test_a_quarantined_replica_is_stopped_released_and_started",
+    ),
+    Defect(
+        "the last good replica is not let in where its name is refused",
+        REPLICAS,
+        '            _release(rules, replica, "it carries the output elsewhere, so its process is not ended")\n',
+        "",
+        "tests/controller/plan/test_plan_properties.py::test_from_a_random_world_it_converges_without_harm",
     ),
     Defect(
         "a new version counts before it is certified",

@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 from controller_world import STABLE, SimulatedQuery, described
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lmerge.core.elements import INF, NEG_INF
@@ -156,6 +156,13 @@ def happen(world: SimulatedQuery, kind: str, number: int) -> None:
     kind=st.sampled_from(RECORDS),
     events=st.lists(EVENTS, max_size=12),
     active=st.sampled_from(["v1", "v2"]),
+)
+@example(  # a server that was hidden while the refused process was ended still refuses its successor, the only replica
+    replicas=1,
+    states=["refused", *["absent"] * 5],
+    kind="none",
+    events=[("lag", 0), ("hide", 0), *[("kill", 0)] * 6, ("lag", 0)],
+    active="v1",
 )
 def test_from_a_random_world_it_converges_without_harm(
     replicas: int, states: list[str], kind: str, events: list[tuple[str, int]], active: str
