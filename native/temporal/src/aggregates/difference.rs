@@ -21,7 +21,8 @@ impl Difference {
             if module.is_linear(place) {
                 let states = self.linear.get_or_insert_with(|| module.begin_all());
                 module.change_one(place, &mut states[place], term, is_added);
-            } else {
+            } else if *term != Term::Nothing {
+                // A missing value is in no state: a restored difference has none either.
                 self.note(place, term.clone(), is_added);
             }
         }

@@ -235,6 +235,13 @@ pub(super) fn refreshed(
     output: &mut Output,
 ) -> Result<(), Failure> {
     let module = &rules.module;
+    // Of the windows that are made only the last one can end behind the watermark, and be due by it alone.
+    if rules.form == Form::Watermark
+        && let Some((&start, last)) = group.windows.last_key_value()
+        && last.emitted.is_empty()
+    {
+        group.touch(start);
+    }
     while let Some((start, end)) = group.next()
         && must(rules.form, start, end, time)
     {
@@ -353,19 +360,9 @@ pub(super) fn dues(group: &Group, form: Form, time: &Time) -> (i64, i64) {
         Form::Settled => (closing.min(after(first_edge)), INF),
         Form::Eager => (closing.min(after(first_edge)), first_edge),
         Form::Watermark => {
-            let next = group
-                .windows
-                .range((Excluded(time.mark), Unbounded))
-                .next()
-                .map(|(&start, _)| start);
-            let next = next.or_else(|| {
-                group
-                    .edges
-                    .range((Excluded(time.mark), Unbounded))
-                    .next()
-                    .map(|(&edge, _)| edge)
-            });
-            (closing.min(after(first_edge)), next.unwrap_or(INF))
+            // Windows that are made begin before the watermark; the next edge behind it ends the last one.
+            let next = group.edges.range((Excluded(time.mark), Unbounded)).next();
+            (closing.min(after(first_edge)), next.map_or(INF, |(&edge, _)| edge))
         }
     };
     let ahead = |due: i64, now: i64| if due > now { due } else { INF };

@@ -11,4 +11,5 @@ mod lifetimes;
 mod samples;
 mod shapes;
 mod structures;
+mod windows;
 mod world;

@@ -155,6 +155,8 @@ pub fn random_stream(rng: &mut Rng, rows: &[Row]) -> Vec<(Vec<Change>, Option<i6
 pub struct StreamTable {
     pub events: Table,
     pub stable: i64,
+    /// The latest finite time that has come: a start or a stable point, and behind the end of all time an end.
+    pub latest: i64,
 }
 
 impl StreamTable {
@@ -162,10 +164,13 @@ impl StreamTable {
         StreamTable {
             events: Table::new(),
             stable: NEG_INF,
+            latest: NEG_INF,
         }
     }
 
     pub fn apply(&mut self, changes: &[Change], stable: Option<i64>) {
+        let times = changes.iter().map(|change| change.1).chain(stable);
+        self.latest = times.filter(|&t| t < INF).fold(self.latest, i64::max);
         for (row, vs, old, new) in changes {
             assert_ne!(old, new, "a change changes nothing");
             assert!(
@@ -191,6 +196,10 @@ impl StreamTable {
         if let Some(stable) = stable {
             assert!(stable > self.stable, "a stable that does not move");
             self.stable = stable;
+        }
+        if stable == Some(INF) {
+            let ends = self.events.keys().map(|event| event.2).filter(|&ve| ve < INF);
+            self.latest = ends.fold(self.latest, i64::max);
         }
     }
 
