@@ -97,7 +97,7 @@ class Twins:
             theirs.check()
             assert shown(ours.state()) == shown(theirs.state()), ours.name
             assert (ours.live(), ours.skipped, ours.stable) == (theirs.live(), theirs.skipped, theirs.stable), ours.name
-            assert ours.purged == theirs.purged, ours.name
+            assert (ours.purged, ours.sizes()) == (theirs.purged, theirs.sizes()), ours.name
 
     def fast_forward(self, output: int, t: int) -> None:
         """Let both learn that a result needs no event that ends before ``t``."""

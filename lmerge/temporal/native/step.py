@@ -69,6 +69,10 @@ class NativeStep(ColumnOperator):
         """Return the number of events that the operator keeps."""
         return self._native.live()
 
+    def sizes(self) -> dict[str, int]:
+        """Return what the operator keeps besides events, by kind, such as groups."""
+        return dict(self._native.sizes())
+
     @property
     def skipped(self) -> int:
         """How often an event was left out after feedback, and not evaluated."""

@@ -14,7 +14,7 @@ from lmerge.temporal.native.expressions import native_expressions
 from lmerge.temporal.plan.calls import WindowCall, argument_of_node
 from lmerge.temporal.plan.ranking import TopNode
 from lmerge.temporal.plan.windows import AggregateNode, WindowNode
-from lmerge.temporal.windows.kinds import CountedEnd, CountWindows, Hopping, Sessions, Snapshots, WindowKind
+from lmerge.temporal.windows.kinds import CountedEnd, CountWindows, Hopping, Sessions, WindowKind
 from lmerge.temporal.windows.policies import Clip, Stamp
 from lmerge.wire.schema import Column
 
@@ -71,9 +71,6 @@ def _overflow(call: WindowCall, column: Column) -> tuple[str, str]:
 
 
 def _described(node: WindowNode, arguments: Sequence[Node], module: dict[str, Any]) -> dict[str, Any] | None:
-    if isinstance(node.window, Snapshots):
-        # By watermark the native ones lack results that the definition emits, of real flights for one.
-        return None
     nodes = [*(key for _, key in node.keys), *arguments]
     bound = bind_all({str(at): one for at, one in enumerate(nodes)}, node.input_schema, operator=node.title)
     expressions = native_expressions(bound, node.input_schema)

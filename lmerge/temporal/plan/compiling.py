@@ -20,7 +20,6 @@ from lmerge.temporal.operators.operator import PlanOperator
 from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.plan.sources import SourceNode
 from lmerge.temporal.plan.spans import SpanNode, chain_operator
-from lmerge.temporal.plan.windows import WindowNode
 
 
 @dataclass(frozen=True)
@@ -130,12 +129,8 @@ def _name(chain: Sequence[PlanNode], taken: set[str]) -> str:
 
 
 def step_operator(name: str, nodes: Sequence[PlanNode], implementation: str = PYTHON) -> PlanOperator:
-    """Return a new operator that computes a chain of nodes, or a single one. Raises as ``CompiledPlan.graph``.
-
-    Windows run on the native core where that is asked for, and not by ``auto``: they do not report their groups there.
-    """
-    is_asked_for = implementation == NATIVE or not isinstance(nodes[0], WindowNode)
-    if is_asked_for and _is_native(implementation):
+    """Return a new operator that computes a chain of nodes, or a single one. Raises as ``CompiledPlan.graph``."""
+    if _is_native(implementation):
         from lmerge.temporal.native.describing import native_step
 
         native = native_step(name, nodes)

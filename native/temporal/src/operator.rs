@@ -44,6 +44,11 @@ pub trait Operator: Send {
         0
     }
 
+    /// What the operator keeps besides events, by kind, such as groups.
+    fn sizes(&self) -> Vec<(&'static str, usize)> {
+        Vec::new()
+    }
+
     /// Panic unless the invariants of the state hold.
     fn check(&self) {}
 }

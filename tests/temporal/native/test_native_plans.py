@@ -33,7 +33,7 @@ def test_plans_are_the_same_on_both() -> None:
         for step, graph_step in zip(twins.plan.steps, twins.graphs[1].steps, strict=True):
             if isinstance(graph_step.operator, ColumnOperator):
                 natives.update({step.nodes[0].kind})
-    assert {"union", "join", "as_of", "edges", "coalesce", "cleanse", "lifetime"} <= set(natives)
+    assert {"union", "join", "as_of", "edges", "coalesce", "cleanse", "lifetime", "aggregate", "top"} <= set(natives)
 
 
 @pytest.mark.long

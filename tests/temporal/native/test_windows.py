@@ -74,7 +74,7 @@ def windows_of(stream: Stream, kind: str) -> Windowed[Stream]:
 
 
 GRIDS = ("tumbling", "hopping", "overlapping", "uneven", "gaps")
-ALIGNED = ("session", "session without a gap")
+ALIGNED = ("session", "session without a gap", "snapshot", "one snapshot")
 KINDS = (*GRIDS, *ALIGNED, "one start", "three starts", "two ends")
 
 
@@ -129,7 +129,7 @@ def compare(node: PlanNode, random_: random.Random, factor: int = 1) -> int:
         python.check()
         native.check()
         assert repr(native.state()) == repr(python.state())  # NaN is not equal to itself
-        assert (native.live(), native.skipped) == (python.live(), python.skipped)
+        assert (native.live(), native.skipped, native.sizes()) == (python.live(), python.skipped, python.sizes())
         compared += len(expected.changes)
     return compared
 

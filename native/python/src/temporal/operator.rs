@@ -91,6 +91,10 @@ impl TemporalOperator {
         self.run(py, |operator| operator.purged())
     }
 
+    fn sizes(&self, py: Python<'_>) -> PyResult<Vec<(&'static str, usize)>> {
+        self.run(py, |operator| operator.sizes())
+    }
+
     fn check(&self, py: Python<'_>) -> PyResult<()> {
         self.run(py, |operator| operator.check())
     }

@@ -13,7 +13,7 @@ use super::event::Changes;
 use super::groups::Groups;
 use super::kept::{KeptEvents, WindowState, plain_groups};
 use super::kinds::{Form, Grid};
-use super::operator::{Rules, Time, Windows};
+use super::operator::{Rules, Sizes, Time, Windows};
 use super::output::{Emitted, Output, overflow, shown_time};
 use crate::aggregates::{Module, State, StateTable, Term};
 use crate::failure::Failure;
@@ -440,6 +440,14 @@ impl Windows for GridWindows {
 
     fn live(&self) -> usize {
         self.kept.live()
+    }
+
+    fn sizes(&self, _rules: &Rules, _time: &Time, groups: &Groups) -> Sizes {
+        let groups = groups.count();
+        Sizes {
+            groups,
+            windows: self.table.len(),
+        }
     }
 
     fn check(&self, _rules: &Rules, time: &Time) {

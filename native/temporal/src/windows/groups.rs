@@ -108,6 +108,15 @@ impl Groups {
         }
     }
 
+    /// The number of groups.
+    pub fn count(&self) -> usize {
+        if self.form.is_some() {
+            self.keys.len()
+        } else {
+            usize::from(self.uses[0] > 0)
+        }
+    }
+
     /// The bytes of a group's key: they give the order of groups.
     pub fn key(&self, group: u32) -> &[u8] {
         if self.form.is_some() { self.keys.get(group) } else { &[] }

@@ -108,6 +108,11 @@ impl KeptEvents {
         }
     }
 
+    /// The groups of the events.
+    pub fn groups(&self) -> impl Iterator<Item = u32> {
+        self.events.keys().map(|event| event.2)
+    }
+
     /// The number of events.
     pub fn live(&self) -> usize {
         self.events.values().map(|(copies, _)| *copies as usize).sum()

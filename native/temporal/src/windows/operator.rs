@@ -152,6 +152,13 @@ impl Rules {
 /// An event's row as bytes, and its terms.
 pub type RestoredEvent = (crate::aggregates::SharedBytes, Vec<Term>);
 
+/// How many groups and windows there are.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    pub groups: usize,
+    pub windows: usize,
+}
+
 /// The windows of one kind, of all groups.
 pub trait Windows: Debug + Send {
     /// Take the changes of a step, and put what they and the time change into `output`.
@@ -181,6 +188,9 @@ pub trait Windows: Debug + Send {
 
     /// The number of events that are kept.
     fn live(&self) -> usize;
+
+    /// The numbers of groups and of windows.
+    fn sizes(&self, rules: &Rules, time: &Time, groups: &Groups) -> Sizes;
 
     fn check(&self, rules: &Rules, time: &Time);
 }
@@ -375,6 +385,11 @@ impl Operator for WindowOperator {
 
     fn live(&self) -> usize {
         self.windows.live() + self.skip.as_ref().map_or(0, SkippedEvents::live)
+    }
+
+    fn sizes(&self) -> Vec<(&'static str, usize)> {
+        let Sizes { groups, windows } = self.windows.sizes(&self.rules, &self.time, &self.groups);
+        vec![("groups", groups), ("windows", windows)]
     }
 
     fn skipped(&self) -> u64 {

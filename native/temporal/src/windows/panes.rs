@@ -15,7 +15,7 @@ use super::grid::{results, without_first_window};
 use super::groups::Groups;
 use super::kept::{KeptEvents, WindowState, plain_groups};
 use super::kinds::{Form, Grid};
-use super::operator::{Rules, Time, Windows};
+use super::operator::{Rules, Sizes, Time, Windows};
 use super::output::{Emitted, Output};
 use crate::aggregates::{Module, State, StateTable, Term};
 use crate::failure::Failure;
@@ -323,15 +323,38 @@ impl PaneWindows {
         self.kept.clear(groups);
     }
 
-    /// The windows of a group that have begun and are not closed. `edges`: of the group, by start.
-    fn windows_of(&self, rules: &Rules, time: &Time, group: u32, edges: &[&Edge]) -> Vec<WindowState> {
+    /// The edges of each group, by start; a group without edges can have open windows.
+    fn edges_by_group(&self) -> BTreeMap<u32, Vec<&Edge>> {
+        let mut edges: BTreeMap<u32, Vec<&Edge>> = self.with_events.iter().map(|&group| (group, Vec::new())).collect();
+        for &at in self.by_start.values().flatten() {
+            let edge = &self.edges[at as usize];
+            edges.entry(edge.group).or_default().push(edge);
+        }
+        edges
+    }
+
+    /// Visit the windows that have begun and are not closed: group, start, and what is in them.
+    fn each_window(&self, rules: &Rules, time: &Time, mut visit: impl FnMut(u32, i64, &Sum)) {
+        for (group, edges) in self.edges_by_group() {
+            self.each_of_group(rules, time, group, &edges, &mut visit);
+        }
+    }
+
+    /// `edges`: of the group, by start.
+    fn each_of_group(
+        &self,
+        rules: &Rules,
+        time: &Time,
+        group: u32,
+        edges: &[&Edge],
+        visit: &mut impl FnMut(u32, i64, &Sum),
+    ) {
         let after_begun = time.begun().saturating_add(1);
         let none = || Sum {
             events: 0,
             states: rules.module.begin_all(),
         };
         let mut sum = self.sums.get(group as usize).cloned().unwrap_or_else(none);
-        let mut found = Vec::new();
         let mut start = Some(self.grid.first_over(time.stable));
         for place in 0..=edges.len() {
             let until = edges.get(place).map_or(after_begun, |edge| edge.start.min(after_begun));
@@ -339,13 +362,7 @@ impl PaneWindows {
                 && sum.events > 0
                 && at < until
             {
-                found.push(WindowState {
-                    group,
-                    start: at,
-                    events: sum.events,
-                    states: rules.module.state(&sum.states, sum.events),
-                    emitted: Emitted::default(),
-                });
+                visit(group, at, &sum);
                 start = at.checked_add(self.grid.hop);
             }
             if let Some(edge) = edges.get(place) {
@@ -353,7 +370,6 @@ impl PaneWindows {
                 start = Some(edge.start);
             }
         }
-        found
     }
 }
 
@@ -394,15 +410,17 @@ impl Windows for PaneWindows {
     }
 
     fn state(&self, rules: &Rules, time: &Time, groups: &Groups) -> Vec<Plain> {
-        let mut edges: BTreeMap<u32, Vec<&Edge>> = self.with_events.iter().map(|&group| (group, Vec::new())).collect();
-        for &at in self.by_start.values().flatten() {
-            let edge = &self.edges[at as usize];
-            edges.entry(edge.group).or_default().push(edge);
-        }
-        let windows = edges
-            .iter()
-            .flat_map(|(&group, edges)| self.windows_of(rules, time, group, edges));
-        plain_groups(rules, &self.grid, groups, &self.kept, windows)
+        let mut windows = Vec::new();
+        self.each_window(rules, time, |group, start, sum| {
+            windows.push(WindowState {
+                group,
+                start,
+                events: sum.events,
+                states: rules.module.state(&sum.states, sum.events),
+                emitted: Emitted::default(),
+            });
+        });
+        plain_groups(rules, &self.grid, groups, &self.kept, windows.into_iter())
     }
 
     fn restore(
@@ -448,6 +466,20 @@ impl Windows for PaneWindows {
 
     fn live(&self) -> usize {
         self.kept.live()
+    }
+
+    fn sizes(&self, rules: &Rules, time: &Time, _groups: &Groups) -> Sizes {
+        // A group whose windows have closed is kept until the edge behind them is passed.
+        let mut groups: BTreeSet<u32> = self.kept.groups().collect();
+        let mut windows = 0;
+        self.each_window(rules, time, |group, _, _| {
+            groups.insert(group);
+            windows += 1;
+        });
+        Sizes {
+            groups: groups.len(),
+            windows,
+        }
     }
 
     fn check(&self, rules: &Rules, time: &Time) {

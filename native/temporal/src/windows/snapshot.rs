@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use super::event::Changes;
 use super::groups::Groups;
-use super::operator::{Rules, Time, Windows};
+use super::operator::{Rules, Sizes, Time, Windows};
 use super::output::{Emitted, Output, plain_emitted};
 use super::snapshot_group::{Group, dues, held, is_closed, must, plain_edges, plain_windows, refreshed};
 use crate::INF;
@@ -250,6 +250,15 @@ impl Windows for SnapshotWindows {
 
     fn live(&self) -> usize {
         0
+    }
+
+    fn sizes(&self, _rules: &Rules, _time: &Time, groups: &Groups) -> Sizes {
+        let windows = self.groups.iter().map(Group::count);
+        let groups = groups.count();
+        Sizes {
+            groups,
+            windows: windows.sum(),
+        }
     }
 
     fn check(&self, rules: &Rules, time: &Time) {

@@ -53,6 +53,17 @@ impl Group {
         self.windows.is_empty() && self.edges.is_empty()
     }
 
+    /// The number of windows with members, with those that are not made.
+    pub(super) fn count(&self) -> usize {
+        let made = self.windows.values().filter(|window| window.members > 0).count();
+        let mut members = self.members;
+        let unmade = self.edges.values().filter(|edge| {
+            members += edge.members;
+            members > 0
+        });
+        made + unmade.count()
+    }
+
     /// The end of the window from `start`: the next edge.
     pub(super) fn end(&self, start: i64) -> i64 {
         let next = self

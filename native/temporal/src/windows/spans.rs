@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::event::Changes;
 use super::groups::Groups;
 use super::kinds::Form;
-use super::operator::{Rules, Time, Windows};
+use super::operator::{Rules, Sizes, Time, Windows};
 use super::output::{Emitted, Output, overflow, plain_emitted};
 use crate::aggregates::{Module, SharedBytes, State, Term};
 use crate::calendar::Calendar;
@@ -519,6 +519,15 @@ impl<M: Members> Windows for SpanWindows<M> {
 
     fn live(&self) -> usize {
         self.live
+    }
+
+    fn sizes(&self, _rules: &Rules, _time: &Time, groups: &Groups) -> Sizes {
+        let windows = self.groups.iter().map(|group| group.spans.windows.len());
+        let groups = groups.count();
+        Sizes {
+            groups,
+            windows: windows.sum(),
+        }
     }
 
     fn check(&self, _rules: &Rules, time: &Time) {
