@@ -50,8 +50,8 @@ DEFECTS = (
     Defect(
         "a source: a time without a zone is one in UTC",
         f"{SOURCES}/value_forms.py",
-        "    if found.tzinfo is None:\n",
-        "    if found.tzinfo is None and found.year < 0:\n",
+        "        if value.tzinfo is None or value.utcoffset() is None:\n",
+        "        value = value if value.tzinfo else value.astimezone(EPOCH.tzinfo)\n        if False:\n",
         f"{SOURCE_TESTS}::test_a_wrong_line_of_csv_is_named",
     ),
     Defect(

@@ -47,7 +47,7 @@ def refused(value: object, problem: str) -> ValueError:
 def time_of(value: object) -> int:
     """Return a time: a whole number as it is, a moment in microseconds since 1970, or either as text."""
     if isinstance(value, str):
-        value = int(value) if _WHOLE.fullmatch(value) else moment_of_text(value)
+        value = int(value) if _WHOLE.fullmatch(value) else _moment(value)
     if isinstance(value, datetime):
         if value.tzinfo is None or value.utcoffset() is None:
             raise refused(value, "has no time zone, so it names no moment")
@@ -60,15 +60,12 @@ def time_of(value: object) -> int:
     return number
 
 
-def moment_of_text(text: str) -> datetime:
-    """Return a moment of ISO 8601, such as ``2013-01-01T05:15:00Z``."""
+def _moment(text: str) -> datetime:
+    """Return a moment of ISO 8601, such as ``2013-01-01T05:15:00Z``; without a zone if the text has none."""
     try:
-        found = datetime.fromisoformat(f"{text[:-1]}+00:00" if text[-1:] in ("Z", "z") else text)
+        return datetime.fromisoformat(f"{text[:-1]}+00:00" if text[-1:] in ("Z", "z") else text)
     except ValueError:
         raise refused(text, "is no time such as 2013-01-01T05:15:00Z, or microseconds since 1970") from None
-    if found.tzinfo is None:
-        raise refused(text, "has no time zone, so it names no moment")
-    return found
 
 
 def python_value(column: Column) -> Convert:

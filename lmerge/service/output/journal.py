@@ -195,6 +195,10 @@ class Journal:
                 return segment
         return None
 
+    def oldest(self) -> Segment | None:
+        """Return the segment that reaches back farthest; None if there is none."""
+        return self._segments[0] if self._segments else None
+
     def history(self, segment: Segment) -> History:
         """Return everything from the beginning of ``segment`` up to now."""
         events = segment.events

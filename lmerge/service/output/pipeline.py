@@ -279,10 +279,12 @@ class MergeOutput:
 
     def _history(self, resume_at: int, snapshot_if_too_old: bool) -> History | None:
         segment = self.journal.find(resume_at)
+        if segment is None and snapshot_if_too_old:
+            segment = self.journal.oldest()
+            if segment is None:
+                return None
         if segment is not None:
             return self.journal.history(segment)
-        if snapshot_if_too_old:
-            return None
         raise OutOfRange(
             f"cannot resume merge {self.name!r} at {show_time(resume_at)}: it retains times from "
             f"{show_time(self.retained_from)} to {show_time(self.merge.stable_point)}; "

@@ -10,7 +10,7 @@ import grpc
 import pytest
 from service_world import MERGE, RawReader, World, adj, ins, stable
 
-from lmerge.core.elements import NEG_INF, Event, Insert, Stable
+from lmerge.core.elements import INF, NEG_INF, Event, Insert, Stable
 from lmerge.core.tdb import Tdb
 from lmerge.service import offload
 from lmerge.testing.generate import present, reference
@@ -75,7 +75,8 @@ async def test_a_token_that_is_too_old_is_refused_with_what_is_retained() -> Non
         assert f"retains times from {described.retained_from} to 99" in ending.details
         assert "resume merge 'flights' at 3" in ending.details
         later = await world.subscriber(resume_token=token(3), snapshot_if_too_old=True)
-        assert later.begin.complete_from == 99
+        assert later.begin.complete_from == described.retained_from, "all that is kept, not a snapshot of now"
+        assert [event.ve for event in later.tdb.events()][-1] == 100
         oldest = await world.subscriber(resume_token=token(described.retained_from))
         assert next(e.ve for e in oldest.tdb.events() if e.ve >= described.retained_from) == described.retained_from
 
@@ -186,11 +187,24 @@ async def test_a_stalled_merge_goes_on_behind_a_gap_and_reports_it() -> None:
         assert (hub.state.complete_from, hub.state.retained_from) == (150, 150)
         assert (await refused(world, resume_token=token(10))).code is grpc.StatusCode.OUT_OF_RANGE
         again = await world.subscriber(resume_token=token(10), snapshot_if_too_old=True)
-        assert (again.begin.complete_from, again.snapshot) == (195, [Insert(b"new", 190, 260), Stable(195)])
+        assert again.begin.complete_from == 150
+        assert again.tdb.events() == [Event(1, b"old", 160), Event(190, b"new", 260)]
         b = await world.publisher("b", join_at=200, incarnation=b.accepted.incarnation + 1)
         await b.merged(ins("new", 190, 260), stable(300))
         await c.merged(stable(200))
         assert await again.until_stable(300)
+
+
+async def test_a_reader_that_waited_for_an_input_in_the_middle_gets_all_that_it_delivers() -> None:
+    """Its stream ends, as what is older is missing; that it is late with the next one costs nothing."""
+    async with World(merges=(MERGE,)) as world:
+        reader = await world.subscriber()
+        a = await world.publisher("a", join_at=100)
+        await a.merged(ins("early", 90, 110), ins("late", 120, 130), stable(INF))
+        assert (await reader.ending()).code is grpc.StatusCode.UNAVAILABLE
+        again = await world.subscriber(resume_token=token(NEG_INF), snapshot_if_too_old=True)
+        assert again.begin.complete_from == 100
+        assert await again.until_stable(INF) == [Event(90, b"early", 110), Event(120, b"late", 130)]
 
 
 async def test_behind_a_gap_no_event_keeps_an_end_that_it_had_before() -> None:
