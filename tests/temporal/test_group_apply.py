@@ -54,6 +54,7 @@ SUB_PLANS: dict[str, SubPlan] = {
     "coalesced": lambda group: group.select("b").coalesce(),
     "cleansed": lambda group: group.cleanse().select("b"),
     "what was cleansed late": lambda group: group.extend(3).cleanse().snapshot().agg(n=count()),
+    "what was cleansed, on a grid": lambda group: group.cleanse().tumbling(5).agg(n=count(), form="eager"),
     "a self-join": each_other,
     "an anti-join": lambda group: group.without(group.shift(1).where(col.b > 0), where=col.b < col.b_right).select("b"),
     "without what comes later": lambda group: group.select("b").without(group.shift(-2).cleanse(), "b"),
@@ -217,6 +218,16 @@ def test_an_event_that_is_left_out_holds_the_stable_point_when_that_comes_to_it(
     graph.fast_forward(0, 10)
     assert graph.step([Delta([Change((0, 1), 4, 4, 6)], 3, 4)])[0].stable == 3
     assert [graph.step([Delta([], stable)])[0].stable for stable in (5, 6, 7)] == [4, None, 7]
+
+
+def test_a_group_holds_the_stable_point_that_its_input_has_held_within_a_window() -> None:
+    """At 2 the window from 0 holds it in any group. In this one the event that is not cleansed goes on to hold it."""
+    stream = numbers().group_by("a").apply(lambda group: group.cleanse().tumbling(5).agg(n=count(), form="eager"))
+    graph = graph_of(stream)
+    assert graph.step([Delta([Change((0, 1), 1, 1, INF)], 2, 1)])[0].stable == 0
+    assert graph.step([Delta([], 20)])[0].stable is None
+    (delta,) = graph.step([Delta([Change((0, 1), 1, INF, 21)], 30)])
+    assert Change((0, 1), 0, 0, 5) in delta.changes
 
 
 def test_the_feedback_is_the_least_that_a_group_needs() -> None:

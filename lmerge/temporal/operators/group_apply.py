@@ -266,6 +266,9 @@ class GroupApplyOperator(PlanOperator):
         for (operator, reads, _), at in zip(group.graph.steps, range(1, len(stables)), strict=True):
             due = operator.next_due()
             self._wait_for_stable(group, reads, stables, min(due))
+            if stables[at] == self._stables[at] and all(stables[place] < self._stables[place] for place in reads):
+                # On a grid the input that the group holds back comes to hold the output behind a window only.
+                self._wait(group, (at, False), stables[at] + 1)
             if due.mark < INF:
                 for place in reads:
                     self._wait(group, (place, True), due.mark)
