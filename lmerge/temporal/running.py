@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from lmerge.core.collector import without_collector
 from lmerge.core.elements import INF, NEG_INF
 from lmerge.core.engines.selection import AUTO
 from lmerge.errors import LmergeError, UsageError
@@ -401,6 +402,7 @@ class QueryRun:
 
     # Snapshots.
 
+    @without_collector()
     def snapshot(self) -> dict[str, Any]:
         """Return all that the run has to know to go on, as plain values, at the boundary between two batches."""
         places = {node: at for at, node in enumerate(in_order(list(self._results().values())))}
@@ -437,6 +439,7 @@ class QueryRun:
         """Return the run of the bytes of ``dump``; ``options``: of the class. Raises as it does with ``resume``."""
         return cls(outputs, settings, resume=load_snapshot(data), **options)
 
+    @without_collector()
     def _go_on(
         self,
         snapshot: Mapping[str, Any],

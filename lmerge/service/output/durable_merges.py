@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
-import gc
 import logging
 import os
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -23,6 +22,7 @@ from urllib.parse import quote
 from google.protobuf.message import DecodeError
 
 from lmerge.core.batch import AnyBatch
+from lmerge.core.collector import without_collector
 from lmerge.core.engines.selection import resolve
 from lmerge.core.merge import Merge
 from lmerge.core.policy import Show, parse_policy
@@ -237,18 +237,9 @@ class StoreFolder:
         return found
 
 
+@without_collector()
 def recover(store: Store, settings: Settings) -> RecoveredMerge | None:
     """Read the merge of a file; None if nothing was committed to it. Raises StoreDamaged, UsageError."""
-    was_enabled = gc.isenabled()
-    gc.disable()  # it would scan the growing live events again and again, and find no garbage
-    try:
-        return _recovered(store, settings)
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
-def _recovered(store: Store, settings: Settings) -> RecoveredMerge | None:
     found = store.load()
     if not found.facts:
         return None

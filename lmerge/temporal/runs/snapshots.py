@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import msgpack
 
+from lmerge.core.collector import without_collector
 from lmerge.temporal.errors import PlanError, SnapshotDamaged
 from lmerge.temporal.plan.differences import plan_differences
 from lmerge.temporal.runs.settings import SourceSettings
@@ -30,6 +31,7 @@ def dump_snapshot(snapshot: Mapping[str, Any]) -> bytes:
     return _MAGIC + _digest(body) + body
 
 
+@without_collector()
 def load_snapshot(data: bytes) -> dict[str, Any]:
     """Return the snapshot of bytes. Raises SnapshotDamaged if they are cut short, changed, or of another version."""
     what = f"{len(data)} bytes are no snapshot of a running plan that this version can read"

@@ -21,18 +21,10 @@ pub fn plain_of(value: &Bound<'_, PyAny>) -> PyResult<Plain> {
         });
     }
     if let Ok(value) = value.cast::<PyList>() {
-        return value
-            .iter()
-            .map(|value| plain_of(&value))
-            .collect::<PyResult<_>>()
-            .map(Plain::List);
+        return list_of(value.iter());
     }
     if let Ok(value) = value.cast::<PyTuple>() {
-        return value
-            .iter()
-            .map(|value| plain_of(&value))
-            .collect::<PyResult<_>>()
-            .map(Plain::List);
+        return list_of(value.iter());
     }
     if let Ok(value) = value.cast::<PyString>() {
         return Ok(Plain::Text(value.to_cow()?.into_owned()));
@@ -53,6 +45,15 @@ pub fn plain_of(value: &Bound<'_, PyAny>) -> PyResult<Plain> {
     )))
 }
 
+/// A list of as many values as there are: room for them is made once.
+fn list_of<'py>(values: impl ExactSizeIterator<Item = Bound<'py, PyAny>>) -> PyResult<Plain> {
+    let mut found = Vec::with_capacity(values.len());
+    for value in values {
+        found.push(plain_of(&value)?);
+    }
+    Ok(Plain::List(found))
+}
+
 /// The object of a value.
 pub fn object_of<'py>(py: Python<'py>, value: &Plain) -> PyResult<Bound<'py, PyAny>> {
     Ok(match value {
@@ -63,13 +64,7 @@ pub fn object_of<'py>(py: Python<'py>, value: &Plain) -> PyResult<Bound<'py, PyA
         Plain::Float(value) => value.into_pyobject(py)?.into_any(),
         Plain::Text(value) => value.into_pyobject(py)?.into_any(),
         Plain::Bytes(value) => PyBytes::new(py, value).into_any(),
-        Plain::List(values) => {
-            let values = values
-                .iter()
-                .map(|value| object_of(py, value))
-                .collect::<PyResult<Vec<_>>>()?;
-            PyList::new(py, values)?.into_any()
-        }
+        Plain::List(values) => PyList::new(py, values.iter().map(Shown))?.into_any(),
         Plain::Map(entries) => {
             let map = PyDict::new(py);
             entries
@@ -78,4 +73,17 @@ pub fn object_of<'py>(py: Python<'py>, value: &Plain) -> PyResult<Bound<'py, PyA
             map.into_any()
         }
     })
+}
+
+/// A value on its way into a list of objects, which is made at once.
+struct Shown<'a>(&'a Plain);
+
+impl<'py> IntoPyObject<'py> for Shown<'_> {
+    type Target = PyAny;
+    type Output = Bound<'py, PyAny>;
+    type Error = PyErr;
+
+    fn into_pyobject(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        object_of(py, self.0)
+    }
 }

@@ -408,8 +408,8 @@ impl Windows for GridWindows {
         groups: &mut Groups,
         states: &[(u32, &Plain)],
     ) -> Result<(), Failure> {
+        self.kept = KeptEvents::restored(rules, groups, states)?;
         for &(group, state) in states {
-            self.kept.restore(rules, groups, group, state)?;
             for kept in state.get("windows")?.list()? {
                 let [start, end, events, _, states] = kept.tuple()?;
                 let at = self.open(rules, groups, group, start.int()?);

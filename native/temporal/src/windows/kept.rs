@@ -118,20 +118,32 @@ impl KeptEvents {
         self.events.values().map(|(copies, _)| *copies as usize).sum()
     }
 
-    /// Take the events of the state of a group.
-    pub fn restore(&mut self, rules: &Rules, groups: &mut Groups, group: u32, state: &Plain) -> Result<(), Failure> {
-        let events = state.get("events")?.list()?;
-        if events.is_empty() {
-            return Ok(());
+    /// The events of the states of groups.
+    pub fn restored(rules: &Rules, groups: &mut Groups, states: &[(u32, &Plain)]) -> Result<KeptEvents, Failure> {
+        let (mut rows, mut starts, mut ends) = (Vec::new(), Vec::new(), Vec::new());
+        for &(group, state) in states {
+            for event in state.get("events")?.list()? {
+                let [row, vs, ve] = event.tuple()?;
+                rows.push(row);
+                starts.push(vs.int()?);
+                ends.push((ve.int()?, group));
+            }
         }
-        let events: Vec<&[Plain; 3]> = events.iter().map(Plain::tuple).collect::<Result<_, _>>()?;
-        let rows: Vec<&Plain> = events.iter().map(|event| &event[0]).collect();
-        let starts: Vec<i64> = events.iter().map(|event| event[1].int()).collect::<Result<_, _>>()?;
+        let mut events: Vec<(KeptEvent, (u32, Vec<Term>))> = Vec::with_capacity(rows.len());
         let restored = rules.restored_events(&rows, &starts)?;
-        for (((row, terms), vs), event) in restored.into_iter().zip(starts).zip(&events) {
-            self.add(groups, (event[2].int()?, vs, group, row), &terms);
+        for (((row, terms), vs), (ve, group)) in restored.into_iter().zip(starts).zip(ends) {
+            groups.enter(group);
+            events.push(((ve, vs, group, row), (1, terms)));
         }
-        Ok(())
+        // A map that is made of events in order is made at once.
+        events.sort_unstable_by(|one, other| one.0.cmp(&other.0));
+        events.dedup_by(|copy, first| {
+            let is_copy = copy.0 == first.0;
+            first.1.0 += u32::from(is_copy);
+            is_copy
+        });
+        let events = events.into_iter().collect();
+        Ok(KeptEvents { events })
     }
 
     /// Panic if an event is kept that ends before `reach`.

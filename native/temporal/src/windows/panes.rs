@@ -430,8 +430,8 @@ impl Windows for PaneWindows {
         groups: &mut Groups,
         states: &[(u32, &Plain)],
     ) -> Result<(), Failure> {
+        self.kept = KeptEvents::restored(rules, groups, states)?;
         for &(group, state) in states {
-            self.kept.restore(rules, groups, group, state)?;
             for window in state.get("windows")?.list()? {
                 let [start, _, events, _, states] = window.tuple()?;
                 let restored = rules
