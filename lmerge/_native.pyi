@@ -1,6 +1,6 @@
 """The native core, built from native/python. It is absent where there was no cargo at installation."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, final
 
 from lmerge.core.batch import Batch, Row
@@ -399,11 +399,11 @@ class Expressions:
         form: ColumnForm,
         nodes: Sequence[tuple[str, tuple[Any, ...], Sequence[int], Any]],
         roots: Sequence[int],
-        evaluate: Callable[[tuple[Any, ...]], Any],
+        host: Any,
     ) -> None:
         """Make them of lowered nodes (``lmerge.temporal.expressions.lowering``). Raises ValueError.
 
-        ``evaluate``: the same in Python, for a row; it raises the error of a row that has one.
+        ``host``: an ``ExpressionHost`` (``lmerge.temporal.native.expressions``).
         """
     def evaluate(self, batch: ColumnBatch) -> ColumnBatch:
         """Return the batch with their values as rows. Raises the error of the first row that has one."""

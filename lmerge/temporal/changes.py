@@ -121,7 +121,20 @@ def _without(ends: list[int], others: list[int]) -> list[int]:
 
 def ordered(changes: Iterable[Change], key: OrderKey) -> list[Change]:
     """Return changes in the order of an operator's output: adjusts and removals, then inserts, by start and row."""
+    changes = list(changes)
+    if _are_inserts_in_order(changes):
+        return changes
     return sorted(changes, key=lambda one: (one.is_insert, one.vs, key(one.row), one.old, one.new))
+
+
+def _are_inserts_in_order(changes: Iterable[Change]) -> bool:
+    """Return whether all are inserts, each with a later start than the one before."""
+    latest = NEG_INF - 1
+    for _, vs, old, new in changes:
+        if not latest < vs == old < new:
+            return False
+        latest = vs
+    return True
 
 
 def merged(changes: Sequence[Change]) -> list[Change]:

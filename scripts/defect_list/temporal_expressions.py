@@ -160,8 +160,8 @@ DEFECTS = (
     Defect(
         "expressions: the row of a failed batch is the first",
         PLACE + "batches.py",
-        "rows[failure.index or 0]",
-        "rows[0]",
+        "indexes[failure.index or 0]",
+        "indexes[0]",
         FUNCTIONS + "test_a_vectorised_function_that_raises_is_named_with_its_row",
     ),
     Defect(

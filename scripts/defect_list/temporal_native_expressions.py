@@ -4,6 +4,9 @@ from seeded import Defect
 
 SOURCE = "native/temporal/src/expressions/"
 SUITE = "expressions::"
+CALLS = "calls::"
+PYTHON = "lmerge/temporal/expressions/"
+OF_PYTHON = "tests/temporal/native/test_functions.py"
 
 DEFECTS = (
     Defect(
@@ -145,5 +148,68 @@ DEFECTS = (
         'column = with_null(dict(code.bindings).get("target", column), column.nullable)',
         "column = with_null(column, column.nullable)",
         "tests/temporal/native/test_expressions.py::test_any_tree_gives_the_same_values_and_errors",
+    ),
+    Defect(
+        "native expressions: a function is called for rows that a condition keeps away",
+        SOURCE + "evaluating.rs",
+        "let value = self.value(pair[1], &Some(taken.clone()))?;",
+        "let value = self.value(pair[1], rows)?;",
+        CALLS + "a_function_gets_the_rows_that_need_it",
+    ),
+    Defect(
+        "native expressions: a call in two branches is made twice for a row",
+        SOURCE + "evaluating.rs",
+        "let missing = &self.all(rows) & &!done;",
+        "let missing = self.all(rows);",
+        CALLS + "a_call_in_two_branches_is_made_once_for_a_row",
+    ),
+    Defect(
+        "native expressions: a function is called with NULL",
+        SOURCE + "calling.rs",
+        "false => without(open, Some(!nulls.inner())),",
+        "false => open,",
+        CALLS + "a_function_without_an_argument_that_is_there_is_not_called",
+    ),
+    Defect(
+        "native expressions: a row that has failed reaches a function",
+        SOURCE + "evaluating.rs",
+        "rows = without(rows, value.spread_errors(self.len));",
+        "rows = without(rows, None);",
+        CALLS + "a_row_with_an_error_reaches_no_function",
+    ),
+    Defect(
+        "native expressions: a call fails at its row among those of the call",
+        SOURCE + "calling.rs",
+        'open.set_indices().nth(row).expect("it is a row of the call")',
+        "row",
+        CALLS + "a_call_fails_at_its_row_of_the_batch",
+    ),
+    Defect(
+        "columns of functions: StopIteration ends a batch early",
+        PYTHON + "calling.py",
+        "if len(results) < count:",
+        "if len(results) > count:",
+        OF_PYTHON + "::test_a_function_that_stops_an_iteration_is_named",
+    ),
+    Defect(
+        "columns of functions: a function can write to the memory of a batch",
+        PYTHON + "calling.py",
+        "array.flags.writeable = False",
+        "array.flags",
+        OF_PYTHON + "::test_functions_give_the_same_results_and_errors",
+    ),
+    Defect(
+        "columns of functions: a function that is not deterministic is evaluated again",
+        PYTHON + "lowering.py",
+        "if not function.deterministic:",
+        "if function.vectorised:",
+        OF_PYTHON + "::test_functions_that_are_not_deterministic_run_in_python",
+    ),
+    Defect(
+        "span: the first row of a batch is named for one that fails by itself",
+        "lmerge/temporal/operators/span.py",
+        "                self._one_by_one(changes)\n                raise",
+        "                raise",
+        OF_PYTHON + "::test_the_first_row_decides_and_not_the_first_part",
     ),
 )

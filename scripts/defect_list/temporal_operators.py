@@ -108,8 +108,8 @@ DEFECTS = (
     Defect(
         "spans: equal results of a batch become one event",
         f"{OPERATORS}/span.py",
-        "                changes.append(Change(result, start, before, after))\n",
-        "                changes += {Change(result, start, before, after)}.difference(changes)\n",
+        "                found.append(Change(result, vs, old, new))\n",
+        "                found += {Change(result, vs, old, new)}.difference(found)\n",
         f"{SPAN}::test_each_step_gives_what_the_sheet_has[map]",
     ),
     Defect(

@@ -34,9 +34,10 @@ def evaluate_together(generated: Generated, rows: Sequence[Values]) -> list[Any]
         caller = min(waiting, key=lambda one: one.order)
         indexes, arguments = waiting.pop(caller)
         try:
-            results = caller.results(arguments)
+            columns = [list(column) for column in zip(*arguments, strict=True)]
+            results = caller.canonical(caller.results(columns, len(indexes)))
         except BatchFailure as failure:
-            raise _violation(generated, failure, [rows[index] for index in indexes]) from failure.__cause__
+            raise generated.violation(failure, rows[indexes[failure.index or 0]]) from failure.__cause__
         _advance(evaluations, indexes, results, values, waiting)
     return values
 
@@ -60,10 +61,3 @@ def _advance(
             stopped = waiting[caller] = ([], [])
         stopped[0].append(index)
         stopped[1].append(arguments)
-
-
-def _violation(generated: Generated, failure: BatchFailure, rows: Sequence[Values]) -> Exception:
-    """Return the error of a call: it names the row if that is known, else the first one and their number."""
-    if failure.index is None and len(rows) > 1:
-        failure.problem += f", in a batch of {len(rows)} rows; the first is the one shown"
-    return generated.violation(failure, rows[failure.index or 0])

@@ -49,6 +49,11 @@ class BoundExpression:
     evaluate_batch: Callable[[Sequence[Values]], list[Any]]
     code: Generated
 
+    @property
+    def evaluate_together(self) -> Callable[[Sequence[Values]], list[Any]] | None:
+        """``evaluate_batch`` if it costs less than row by row: if a vectorised function is called."""
+        return self.evaluate_batch if self.code.is_vectorised else None
+
 
 @dataclass(frozen=True, slots=True)
 class BoundProjection:
@@ -59,6 +64,11 @@ class BoundProjection:
     evaluate: Callable[[Values], Values]
     evaluate_batch: Callable[[Sequence[Values]], list[Values]]
     code: Generated
+
+    @property
+    def evaluate_together(self) -> Callable[[Sequence[Values]], list[Values]] | None:
+        """As in ``BoundExpression``."""
+        return self.evaluate_batch if self.code.is_vectorised else None
 
     @property
     def schema(self) -> Schema:

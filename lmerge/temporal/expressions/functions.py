@@ -16,10 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, get_args
 
 from lmerge.errors import UsageError
 from lmerge.temporal.errors import PlanError
+from lmerge.temporal.expressions.array_forms import Arrays
 from lmerge.temporal.expressions.surface import Expression, Operand, node_of
 from lmerge.temporal.expressions.tree import Nulls, UserCall, UserFunction
 from lmerge.temporal.expressions.typing_rules import type_of
@@ -62,9 +63,12 @@ class FunctionRegistry:
         deterministic: bool = True,
         injective: bool = False,
         vectorised: bool = False,
+        columns: Arrays = "list",
     ) -> Declare:
         """Declare a function of one row, or with ``vectorised`` of lists with a value for each row of a batch.
 
+        ``columns``: what a vectorised function gets for each argument. It may not write to an array, and returns an
+        array or a list. In arrays of NumPy numbers and truth values that are there are as they are, others objects.
         ``name``: that of the callable if there is none. What else is declared: see ``UserFunction``. Raises PlanError
         if the name is taken or a type is wrong.
         """
@@ -81,6 +85,7 @@ class FunctionRegistry:
                 deterministic,
                 injective,
                 vectorised,
+                columns,
             )
             self._add(declared)
             return ScalarFunction(declared)
@@ -96,6 +101,13 @@ class FunctionRegistry:
             raise PlanError(f"function {function.name!r}: nulls is 'skip' or 'pass', not {function.nulls!r:.64}")
         if function.vectorised and not function.arguments:
             raise PlanError(f"function {function.name!r} is vectorised, and has no argument with the length of a batch")
+        if function.columns not in get_args(Arrays):
+            raise PlanError(
+                f"function {function.name!r}: columns is {function.columns!r:.64}; it is one of "
+                f"{', '.join(get_args(Arrays))}"
+            )
+        if function.columns != "list" and not function.vectorised:
+            raise PlanError(f"function {function.name!r} takes columns, so it has to be declared vectorised")
         if not isinstance(function.version, int) or isinstance(function.version, bool) or function.version < 1:
             raise PlanError(f"function {function.name!r}: a version is a number from 1, not {function.version!r:.64}")
         if (function.name, function.version) in self._functions:

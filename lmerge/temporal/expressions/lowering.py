@@ -3,15 +3,17 @@
 The rules of types exist here only. What is handed over has a type for each node, casts that are not written among
 them. Each node stands behind its operands, and equal nodes are one, so that each is evaluated once (E22).
 
-A call of a user's function runs Python. Expressions that have one are not handed over.
+A call of a user's function is a node with the number of its ``ColumnCaller``, which the evaluator calls for a batch.
+Expressions with a function that is not deterministic are not handed over: the row of an error is evaluated again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
+from lmerge.temporal.expressions.calling import ColumnCaller, column_caller
 from lmerge.temporal.expressions.times import UNITS
 from lmerge.temporal.expressions.tree import Operation
 from lmerge.temporal.expressions.typed import (
@@ -22,6 +24,7 @@ from lmerge.temporal.expressions.typed import (
     Junction,
     Lenient,
     LoadColumn,
+    Site,
     Strict,
     TypedNode,
 )
@@ -30,19 +33,21 @@ from lmerge.wire.schema import Column
 
 LoweredNode: TypeAlias = tuple[str, Column, tuple[int, ...], Any]
 """An operation, the type of its values, the numbers of its operands, and what else it needs: the value of a constant,
-the values of ``is_in``, an index, a number of digits, characters, or microseconds."""
+the values of ``is_in``, an index, a number of digits, characters, microseconds, or of a call the number of its caller
+and whether NULL needs no call."""
 
 
 @dataclass(slots=True)
 class LoweredTrees:
-    """``nodes``: each behind its operands. ``roots``: for each tree the number of its node."""
+    """``nodes``: each behind its operands. ``roots``: for each tree the number of its node. ``callers``: by number."""
 
     nodes: list[LoweredNode] = field(default_factory=list)
     roots: list[int] = field(default_factory=list)
+    callers: list[ColumnCaller] = field(default_factory=list)
 
 
 def lowered(trees: Sequence[TypedNode]) -> LoweredTrees | None:
-    """Return the nodes of typed trees, or None if one of them calls a user's function."""
+    """Return the nodes of typed trees, or None if one of them calls a function that is not deterministic."""
     lowering = _Lowering()
     try:
         lowering.trees.roots.extend(map(lowering.number, trees))
@@ -52,7 +57,7 @@ def lowered(trees: Sequence[TypedNode]) -> LoweredTrees | None:
 
 
 class _NotLowered(Exception):
-    """A node runs Python."""
+    """A node calls a function that is not deterministic."""
 
 
 class _Lowering:
@@ -71,10 +76,22 @@ class _Lowering:
             found = self._numbers.get(key)
             if found is None:
                 found = self._numbers[key] = len(self.trees.nodes)
-                operation, detail = _operation(typed)
+                operation, detail = self._operation(typed)
                 self.trees.nodes.append((operation, column, operands, detail))
             self._of_object[id(typed)] = found
         return found
+
+    def _operation(self, typed: TypedNode) -> tuple[str, Any]:
+        """Return the name of a node's operation, and what else it needs."""
+        code = typed.code
+        if not isinstance(code, FunctionCall):
+            return _operation(typed)
+        function = code.function
+        if not function.deterministic:
+            raise _NotLowered
+        types = tuple(operand.column for operand in typed.operands)
+        self.trees.callers.append(column_caller(function, types, Site(typed.node)))
+        return "call", (len(self.trees.callers) - 1, function.nulls == "skip")
 
 
 def _evaluated_type(typed: TypedNode) -> Column:
@@ -90,7 +107,7 @@ def _distinguished(column: Column) -> Column:
     return column if column.type in NESTED else Column("", column.type, scale=column.scale)
 
 
-_OWN_FORMS: Final = {FirstTrue: "case", FirstPresent: "coalesce"}
+_OWN_FORMS: Final[Mapping[type[Any], str]] = {FirstTrue: "case", FirstPresent: "coalesce"}
 
 
 def _operation(typed: TypedNode) -> tuple[str, Any]:
@@ -102,8 +119,6 @@ def _operation(typed: TypedNode) -> tuple[str, Any]:
         return "constant", code.value
     if isinstance(code, Junction):
         return ("and" if code.is_all else "or"), None
-    if isinstance(code, FunctionCall):
-        raise _NotLowered
     if isinstance(code, Strict | Lenient):
         return code.operation, _detail(typed, code)
     return _OWN_FORMS[type(code)], None

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
 from lmerge.temporal.errors import PlanError
+from lmerge.temporal.expressions.array_forms import Arrays
 from lmerge.wire.schema import Column
 
 # Deeper trees are not written by people. The limit keeps recursion and generated code shallow.
@@ -69,7 +70,7 @@ class UserFunction:
     if the function takes None. ``nulls``: with "skip" the function is not called for a row in which an argument is
     NULL, and the result is NULL; with "pass" it gets None. ``deterministic``: equal arguments give equal results.
     ``injective``: different arguments give different results. ``vectorised``: it gets a list for each argument, and
-    returns the list of results.
+    returns the list of results; with ``columns`` it gets arrays of NumPy or Arrow, and can return one.
     """
 
     name: str
@@ -81,6 +82,7 @@ class UserFunction:
     deterministic: bool = True
     injective: bool = False
     vectorised: bool = False
+    columns: Arrays = "list"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,15 +19,14 @@ import inspect
 import types
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
-from typing import Any, Final, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
 from lmerge.errors import UsageError
 from lmerge.temporal.errors import PlanError
+from lmerge.temporal.expressions.array_forms import Arrays, array_of
 from lmerge.temporal.modules.kinds import Aggregate
 from lmerge.temporal.modules.properties import Properties
 from lmerge.wire.schema import Column, Schema, SchemaLike, parse_schema
-
-Arrays: TypeAlias = Literal["list", "numpy", "arrow"]
 
 _TYPES: Final[Mapping[Any, str]] = {
     bool: "bool",
@@ -38,7 +37,6 @@ _TYPES: Final[Mapping[Any, str]] = {
     datetime: "timestamp",
     date: "date",
 }
-_NUMPY: Final[Mapping[str, str]] = {"bool": "bool", "int": "int64", "float": "float64"}
 
 
 class FunctionAggregate(Aggregate[Any, Any]):
@@ -84,23 +82,8 @@ class FunctionAggregate(Aggregate[Any, Any]):
         columns = (
             [list(rows)] if len(self._inputs.columns) == 1 else [list(column) for column in zip(*rows, strict=True)]
         )
-        arrays = [_array(self._columns, *pair) for pair in zip(columns, self._inputs.columns, strict=True)]
+        arrays = [array_of(self._columns, *pair) for pair in zip(columns, self._inputs.columns, strict=True)]
         return self._function(*arrays, **self.parameters)
-
-
-def _array(kind: Arrays, values: list[Any], column: Column) -> Any:
-    """Return a column in the form that the function takes."""
-    if kind == "list":
-        return values
-    if kind == "numpy":
-        import numpy as np
-
-        return np.array(values, dtype=object if column.nullable else _NUMPY.get(column.type, "object"))
-    import pyarrow as pa
-
-    from lmerge.wire.arrow import arrow_schema
-
-    return pa.array(values, type=arrow_schema(Schema((column,))).field(0).type)
 
 
 def aggregate(

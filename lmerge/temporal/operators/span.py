@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any, TypeAlias
 
 from lmerge.core.elements import NEG_INF
@@ -27,12 +28,14 @@ from lmerge.temporal.values import OrderKey, Values
 class KeepRows:
     """A filter. ``predicate`` returns True, False or None, which is false. ``shown``: it, for messages.
 
-    ``drops_failed``: a row for which it raises is dropped and counted; else the step fails.
+    ``drops_failed``: a row for which it raises is dropped and counted; else the step fails. ``together``: the same for
+    several rows at once, if that is cheaper and no row is dropped.
     """
 
     predicate: Callable[[Values], Any]
     shown: str = "a predicate"
     drops_failed: bool = False
+    together: Callable[[Sequence[Values]], list[Any]] | None = None
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,7 @@ class MapRows:
     function: Callable[[Values], Values]
     shown: str = "a function"
     drops_failed: bool = False
+    together: Callable[[Sequence[Values]], list[Values]] | None = None
 
 
 SpanPart: TypeAlias = KeepRows | MapRows | AlterLifetime
@@ -62,14 +66,7 @@ class SpanOperator(SkippingOperator):
 
     def _step(self, deltas: Sequence[Delta]) -> Delta:
         (delta,) = deltas
-        changes: list[Change] = []
-        for row, vs, old, new in delta.changes:
-            lifetimes = self._moved(vs, old, new) if self._alterations else ((vs, old, new),)
-            for start, before, after in lifetimes:
-                result = self._row(row)
-                if result is None:
-                    break
-                changes.append(Change(result, start, before, after))
+        changes = self._results(self._lifetimes(delta.changes))
         stable = delta.stable
         if stable is not None:
             for part in self._alterations:
@@ -88,6 +85,45 @@ class SpanOperator(SkippingOperator):
         for part in self._alterations:
             mark = part.stable(mark)
         return mark
+
+    def _lifetimes(self, changes: Sequence[Change]) -> Sequence[Change]:
+        """Return changes with the lifetimes of results, and the rows that came."""
+        if not self._alterations:
+            return changes
+        return [Change(row, *moved) for row, vs, old, new in changes for moved in self._moved(vs, old, new)]
+
+    def _results(self, changes: Sequence[Change]) -> list[Change]:
+        """Return changes with the rows of results, less those that are filtered out.
+
+        If some rows fail together, the first that fails alone decides.
+        """
+        if any(part.together is not None for part in self._row_parts):
+            try:
+                return self._together(changes)
+            except ModuleViolation:
+                self._one_by_one(changes)
+                raise
+        return self._one_by_one(changes)
+
+    def _one_by_one(self, changes: Sequence[Change]) -> list[Change]:
+        found = []
+        for row, vs, old, new in changes:
+            result = self._row(row)
+            if result is not None:
+                found.append(Change(result, vs, old, new))
+        return found
+
+    def _together(self, changes: Sequence[Change]) -> list[Change]:
+        """Take each part for all rows that are left: a vectorised function is called once for them."""
+        rows, kept = [change.row for change in changes], changes
+        for part in self._row_parts:
+            if isinstance(part, MapRows):
+                rows = list(map(part.function, rows)) if part.together is None else part.together(rows)
+                continue
+            truths = list(map(part.predicate, rows)) if part.together is None else part.together(rows)
+            is_left = [is_kept(truth, self.name, part.shown, row) for truth, row in zip(truths, rows, strict=True)]
+            rows, kept = list(compress(rows, is_left)), list(compress(kept, is_left))
+        return [Change(row, vs, old, new) for row, (_, vs, old, new) in zip(rows, kept, strict=True)]
 
     def _altered(self, vs: int, ve: int) -> tuple[int, int]:
         for part in self._alterations:

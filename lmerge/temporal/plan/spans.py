@@ -78,7 +78,8 @@ class FilterNode(SpanNode):
 
     @property
     def part(self) -> SpanPart:
-        return KeepRows(self.bound.evaluate, shown(self.predicate))
+        bound = self.bound
+        return KeepRows(bound.evaluate, shown(self.predicate), together=bound.evaluate_together)
 
     def fields(self) -> dict[str, Any]:
         return {"predicate": node_to_json(self.predicate)}
@@ -124,7 +125,7 @@ class SelectNode(SpanNode):
 
     @property
     def part(self) -> SpanPart:
-        return MapRows(self.bound.evaluate, self.shown)
+        return MapRows(self.bound.evaluate, self.shown, together=self.bound.evaluate_together)
 
     def fields(self) -> dict[str, Any]:
         return {"columns": [[name, node_to_json(node)] for name, node in self.columns]}

@@ -143,6 +143,8 @@ def test_null_is_checked(functions: FunctionRegistry) -> None:
         ({"name": "taken"}, "function 'taken' version 1 is declared twice"),
         ({"name": ""}, "the name of a function must not be empty"),
         ({"name": "f", "vectorised": True}, "is vectorised, and has no argument with the length of a batch"),
+        ({"name": "f", "columns": "numpy"}, "takes columns, so it has to be declared vectorised"),
+        ({"name": "f", "columns": "polars"}, "columns is 'polars'; it is one of list, numpy, arrow"),
         ({"name": "f", "version": 0}, "a version is a number from 1, not 0"),
         ({"name": "f", "nulls": "drop"}, "nulls is 'skip' or 'pass', not 'drop'"),
     ],

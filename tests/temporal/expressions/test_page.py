@@ -38,7 +38,7 @@ def test_every_row_has_a_test() -> None:
 
 def test_snippets_print_what_stands_beside_them(capsys: pytest.CaptureFixture[str]) -> None:
     snippets = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    assert len(snippets) == 2
+    assert len(snippets) == 3
     for snippet in snippets:
         exec(snippet, {"__name__": "snippet"})
         assert capsys.readouterr().out.splitlines() == re.findall(r"^print\(.*\)  # (.*)$", snippet, re.MULTILINE)

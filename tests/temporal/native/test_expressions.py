@@ -17,7 +17,6 @@ from expression_world import SCHEMA as MIXED_SCHEMA
 from lmerge.core.engines import selection
 from lmerge.temporal.errors import ModuleViolation, PlanError
 from lmerge.temporal.expressions.binding import BoundProjection, bind_all
-from lmerge.temporal.expressions.functions import FunctionRegistry
 from lmerge.temporal.expressions.surface import Expression, coalesce, col, concat, when
 from lmerge.temporal.expressions.tree import Node
 from lmerge.temporal.python_values import EXACT
@@ -248,12 +247,3 @@ def test_a_row_with_an_error_that_nothing_needs_has_a_value() -> None:
     for tree in trees:
         check([tree.node], schema, rows)
     check([tree.node for tree in trees], schema, rows)
-
-
-def test_expressions_with_functions_of_users_stay_in_python() -> None:
-    from lmerge.temporal.native.expressions import native_expressions
-
-    functions = FunctionRegistry()
-    double = functions.scalar(["int"], "int", name="double")(lambda n: 2 * n)
-    schema = parse_schema({"n": "int"})
-    assert native_expressions(bind_all([double(col.n) + 1], schema), schema) is None

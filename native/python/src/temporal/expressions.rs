@@ -1,10 +1,11 @@
-//! Expressions, with Python as their host: `lmerge/temporal/expressions/lowering.py` makes the nodes.
+//! Expressions, with Python as their host: `lmerge/temporal/expressions/lowering.py` makes the nodes, and
+//! `lmerge/temporal/native/expressions.py` the host.
 
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef};
 use lmerge_temporal::batch::Batch;
-use lmerge_temporal::expressions::{self as native, Host, Lowered, Operation};
+use lmerge_temporal::expressions::{self as native, CallFailure, Host, Lowered, Operation};
 use lmerge_temporal::failure::Failure;
 use lmerge_temporal::{Column, RowSchema};
 use pyo3::exceptions::{PyAssertionError, PyValueError};
@@ -12,7 +13,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple};
 
 use super::batch::{ColumnBatch, ColumnForm};
-use super::failure::raised;
+use super::calls::UserFunction;
+use super::failure::{module_violation, raised};
 use super::values::{columns_of, rows_of};
 use crate::core::guarded;
 use crate::rows::column_of;
@@ -26,25 +28,26 @@ pub struct Expressions(pub Arc<native::Expressions>);
 
 #[pymethods]
 impl Expressions {
-    /// `evaluate`: the same expressions in Python, for the messages of errors.
+    /// `host`: what runs in Python.
     #[new]
     fn new(
         form: &ColumnForm,
         nodes: Vec<LoweredNode<'_>>,
         roots: Vec<usize>,
-        evaluate: Bound<'_, PyAny>,
+        host: Bound<'_, PyAny>,
     ) -> PyResult<Expressions> {
-        let py = evaluate.py();
-        let columns = form.0.columns.clone();
-        let host = Arc::new(PythonHost {
-            columns,
-            evaluate: evaluate.unbind(),
-        });
+        let py = host.py();
         let mut lowered: Vec<Lowered> = Vec::with_capacity(nodes.len());
         for node in nodes {
             let node = lowered_of(py, node, &lowered)?;
             lowered.push(node);
         }
+        let host = Arc::new(PythonHost {
+            columns: form.0.columns.clone(),
+            evaluate: host.getattr("evaluate")?.unbind(),
+            violation: host.getattr("violation")?.unbind(),
+            functions: functions_of(&host.getattr("callers")?, &lowered)?,
+        });
         // Constants are evaluated here, which can call Python.
         let bound = guarded(py, move || native::Expressions::bind(lowered, roots, host))?;
         bound
@@ -91,6 +94,10 @@ fn lowered_of(py: Python<'_>, node: LoweredNode<'_>, earlier: &[Lowered]) -> PyR
         "round" => Operation::Round(detail.extract()?),
         "trim" => Operation::Trim(detail.extract()?),
         "truncate" => Operation::Truncate(detail.extract()?),
+        "call" => {
+            let (function, skips_nulls) = detail.extract()?;
+            Operation::Call { function, skips_nulls }
+        }
         "cast" => Operation::Cast { is_strict: true },
         "cast_or_null" => Operation::Cast { is_strict: false },
         name => {
@@ -114,32 +121,69 @@ fn array_of<'py>(py: Python<'py>, column: &Column, values: Vec<Bound<'py, PyAny>
     Ok(arrays.remove(0))
 }
 
-/// Python, which makes messages and changes the case of texts.
+/// The functions of the calls among nodes.
+fn functions_of(callers: &Bound<'_, PyAny>, nodes: &[Lowered]) -> PyResult<Vec<UserFunction>> {
+    let calls = nodes
+        .iter()
+        .filter(|node| matches!(node.operation, Operation::Call { .. }));
+    let pairs = callers.try_iter()?.zip(calls);
+    let of = |(caller, node): (PyResult<Bound<'_, PyAny>>, &Lowered)| {
+        let arguments = node.operands.iter().map(|&operand| nodes[operand].column.clone());
+        UserFunction::new(caller?, arguments.collect(), node.column.clone())
+    };
+    pairs.map(of).collect()
+}
+
+/// Python, which makes messages, changes the case of texts and calls users' functions.
 #[derive(Debug)]
 struct PythonHost {
     columns: Vec<Column>,
     evaluate: Py<PyAny>,
+    violation: Py<PyAny>,
+    functions: Vec<UserFunction>,
 }
 
 impl PythonHost {
-    /// The exception that the evaluation of a row raises.
-    fn raised_for(&self, py: Python<'_>, columns: &[ArrayRef], row: usize) -> PyResult<PyErr> {
+    /// The exception of a row: of a call that has failed, or else the one that its evaluation raises.
+    fn raised_for(&self, py: Python<'_>, columns: &[ArrayRef], row: usize, failed: Option<Failure>) -> PyResult<PyErr> {
+        let failed = match failed {
+            Some(Failure::Python(failed)) => failed.downcast::<PyErr>().ok(),
+            _ => None,
+        };
+        let is_of_call = |error: &PyErr| error.value(py).hasattr("index").unwrap_or(false);
+        if let Some(error) = failed.as_ref().filter(|error| !is_of_call(error)) {
+            return Ok(error.clone_ref(py));
+        }
         let cells: Vec<_> = columns.iter().map(|column| column.slice(row, 1)).collect();
         let rows = rows_of(py, &self.columns, &cells, 1)?;
+        if let Some(error) = failed {
+            let violation = self.violation.call1(py, (error.value(py), &rows[0]))?;
+            let violation = PyErr::from_value(violation.into_bound(py));
+            violation.set_cause(py, error.cause(py));
+            return Ok(violation);
+        }
         Ok(match self.evaluate.bind(py).call1((&rows[0],)) {
             Err(error) => error,
-            Ok(value) => {
+            Ok(value) if self.functions.is_empty() => {
                 let text = format!("the native expression fails for {}, which is {value}", rows[0]);
                 PyAssertionError::new_err(text)
+            }
+            Ok(value) => {
+                let text = "a function is not deterministic: the row had no value before, and now it has";
+                module_violation(py, format!("{text} {value}, in row {}", rows[0]))?
             }
         })
     }
 }
 
 impl Host for PythonHost {
-    fn failure(&self, columns: &[ArrayRef], row: usize) -> Failure {
-        let raised = Python::attach(|py| self.raised_for(py, columns, row).unwrap_or_else(|error| error));
-        Failure::Python(Box::new(raised))
+    fn failure(&self, columns: &[ArrayRef], row: usize, failed: Option<Failure>) -> Failure {
+        let raised = |py: Python<'_>| self.raised_for(py, columns, row, failed).unwrap_or_else(|error| error);
+        Failure::Python(Box::new(Python::attach(raised)))
+    }
+
+    fn call(&self, function: usize, arguments: &[ArrayRef], len: usize) -> Result<ArrayRef, CallFailure> {
+        Python::attach(|py| self.functions[function].results(py, arguments, len))
     }
 
     fn cased(&self, texts: &[&str], to_upper: bool) -> Result<Vec<String>, Failure> {

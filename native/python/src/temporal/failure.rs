@@ -11,7 +11,7 @@ use super::plain::object_of;
 /// The exception of a failure.
 pub fn raised(py: Python<'_>, failure: Failure) -> PyErr {
     let made = match failure {
-        Failure::Module(text) => error(py, "lmerge.temporal.errors", "ModuleViolation", (text,)),
+        Failure::Module(text) => module_violation(py, text),
         Failure::Limit(text) => error(py, "lmerge.errors", "LimitExceeded", (text,)),
         Failure::Usage(text) => error(py, "lmerge.errors", "UsageError", (text,)),
         Failure::UsageOfRows { text, rows } => usage_of_rows(py, &text, &rows),
@@ -28,6 +28,10 @@ pub fn raised(py: Python<'_>, failure: Failure) -> PyErr {
         },
     };
     made.unwrap_or_else(|problem| problem)
+}
+
+pub fn module_violation(py: Python<'_>, text: String) -> PyResult<PyErr> {
+    error(py, "lmerge.temporal.errors", "ModuleViolation", (text,))
 }
 
 fn error<'py>(

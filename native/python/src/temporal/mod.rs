@@ -1,6 +1,7 @@
 //! `lmerge-temporal` for Python: batches as columns, and operators that take and give them.
 
 mod batch;
+mod calls;
 mod entrance;
 mod expressions;
 mod failure;

@@ -31,7 +31,7 @@ pub fn columns_of<'py>(columns: &[Column], rows: &[Bound<'py, PyTuple>]) -> PyRe
     Ok(arrays)
 }
 
-fn column_of<'py>(column: &Column, values: &[Bound<'py, PyAny>]) -> PyResult<ArrayRef> {
+pub fn column_of<'py>(column: &Column, values: &[Bound<'py, PyAny>]) -> PyResult<ArrayRef> {
     macro_rules! built {
         ($builder:expr, $value:ident => $converted:expr) => {{
             let mut builder = $builder;

@@ -1,4 +1,7 @@
 //! Which nodes are evaluated, and whose errors count: `&`, `|`, `case` and `coalesce` take only what decides (E3).
+//!
+//! A node that calls a user's function is evaluated for the rows that need it, and for no others: a call can fail, be slow
+//! or be seen. All other nodes are evaluated for all rows of a batch.
 
 use std::sync::Arc;
 
@@ -19,6 +22,8 @@ pub struct Node {
     pub operation: Operation,
     pub column: Column,
     pub operands: Vec<usize>,
+    /// Whether it, or a node below it, calls a user's function.
+    pub calls: bool,
 }
 
 impl Node {
@@ -35,21 +40,34 @@ impl Node {
                 earlier.len()
             ));
         }
+        let calls = matches!(operation, Operation::Call { .. }) || operands.iter().any(|&at| earlier[at].calls);
         Ok(Node {
             operation,
             column,
             operands,
+            calls,
         })
     }
 }
 
-/// The nodes at one batch. Each is evaluated once, if a row needs it.
+/// Rows by bits; None: all of them.
+pub type Rows = Option<BooleanBuffer>;
+
+/// A node's values, and the rows that have one.
+struct Found {
+    value: Value,
+    rows: Rows,
+}
+
+/// The nodes at one batch. Each is evaluated once for a row, if the row needs it.
 pub struct Evaluation<'a> {
     nodes: &'a [Node],
     columns: &'a [ArrayRef],
-    len: usize,
-    host: &'a dyn Host,
-    found: Vec<Option<Value>>,
+    pub(super) len: usize,
+    pub(super) host: &'a dyn Host,
+    found: Vec<Option<Found>>,
+    /// The first row for which a call has failed, and how.
+    pub failed: Option<(usize, Failure)>,
 }
 
 impl<'a> Evaluation<'a> {
@@ -59,18 +77,61 @@ impl<'a> Evaluation<'a> {
             columns,
             len,
             host,
-            found: vec![None; nodes.len()],
+            found: nodes.iter().map(|_| None).collect(),
+            failed: None,
         }
     }
 
-    /// The values of a node. Err: the host has failed.
-    pub fn value(&mut self, at: usize) -> Result<Value, Failure> {
-        if let Some(found) = &self.found[at] {
-            return Ok(found.clone());
-        }
+    /// The values of a node for the rows that need it; other rows have any. Err: the host has failed.
+    pub fn value(&mut self, at: usize, rows: &Rows) -> Result<Value, Failure> {
         let nodes = self.nodes;
         let node = &nodes[at];
-        let value = match &node.operation {
+        let missing = match &self.found[at] {
+            None if node.calls => rows.clone(),
+            None => None,
+            Some(Found { value, rows: None }) => return Ok(value.clone()),
+            Some(Found {
+                value,
+                rows: Some(done),
+            }) => {
+                let missing = &self.all(rows) & &!done;
+                if !missing.has_true() {
+                    return Ok(value.clone());
+                }
+                Some(missing)
+            }
+        };
+        let value = self.evaluated(node, &missing)?;
+        let found = match self.found[at].take() {
+            Some(before) => self.joined_rows(before, value, missing, &node.column),
+            None => Found { value, rows: missing },
+        };
+        let value = found.value.clone();
+        self.found[at] = Some(found);
+        Ok(value)
+    }
+
+    /// What was found before, with the values of further rows.
+    fn joined_rows(&self, before: Found, value: Value, rows: Rows, column: &Column) -> Found {
+        let (done, more) = (self.all(&before.rows), self.all(&rows));
+        let errors = union(
+            within(before.value.spread_errors(self.len), &done),
+            within(value.spread_errors(self.len), &more),
+        );
+        let value = Value {
+            errors,
+            ..nested::selected(&more, &value, &before.value, self.len, column)
+        };
+        let rows = Some(&done | &more);
+        Found { value, rows }
+    }
+
+    fn all(&self, rows: &Rows) -> BooleanBuffer {
+        rows.clone().unwrap_or_else(|| BooleanBuffer::new_set(self.len))
+    }
+
+    fn evaluated(&mut self, node: &Node, rows: &Rows) -> Result<Value, Failure> {
+        Ok(match &node.operation {
             Operation::Load(index) => Value {
                 array: self.columns[*index].clone(),
                 is_scalar: false,
@@ -81,19 +142,34 @@ impl<'a> Evaluation<'a> {
                 is_scalar: true,
                 errors: None,
             },
-            Operation::And => self.junction(&node.operands, true)?,
-            Operation::Or => self.junction(&node.operands, false)?,
-            Operation::Case => self.case(node)?,
-            Operation::Coalesce => self.coalesce(node)?,
-            _ => self.strict(node)?,
-        };
-        self.found[at] = Some(value.clone());
-        Ok(value)
+            Operation::And => self.junction(&node.operands, true, rows)?,
+            Operation::Or => self.junction(&node.operands, false, rows)?,
+            Operation::Case => self.case(node, rows)?,
+            Operation::Coalesce => self.coalesce(node, rows)?,
+            Operation::Call { function, skips_nulls } => {
+                let operands = self.operands(node, rows)?;
+                self.called(node, *function, *skips_nulls, &operands, rows)
+            }
+            _ => self.strict(node, rows)?,
+        })
     }
 
-    fn strict(&mut self, node: &Node) -> Result<Value, Failure> {
-        let operands: Result<Vec<_>, _> = node.operands.iter().map(|&operand| self.value(operand)).collect();
-        let operands = operands?;
+    /// The values of a node's operands, from left to right. A row without one needs none of the next.
+    fn operands(&mut self, node: &Node, rows: &Rows) -> Result<Vec<Value>, Failure> {
+        let mut rows = rows.clone();
+        let mut values = Vec::with_capacity(node.operands.len());
+        for &operand in &node.operands {
+            let value = self.value(operand, &rows)?;
+            if node.calls {
+                rows = without(rows, value.spread_errors(self.len));
+            }
+            values.push(value);
+        }
+        Ok(values)
+    }
+
+    fn strict(&mut self, node: &Node, rows: &Rows) -> Result<Value, Failure> {
+        let operands = self.operands(node, rows)?;
         let nodes = self.nodes;
         let kind = |operand: usize| &nodes[node.operands[operand]].column.kind;
         let frame = Frame::new(&operands, self.len);
@@ -147,13 +223,14 @@ impl<'a> Evaluation<'a> {
             | Operation::And
             | Operation::Or
             | Operation::Case
-            | Operation::Coalesce => unreachable!("evaluated by need"),
+            | Operation::Coalesce
+            | Operation::Call { .. } => unreachable!("evaluated by need"),
         })
     }
 
     /// Three-valued and, or: from left to right, until false, true settles a row.
-    fn junction(&mut self, operands: &[usize], is_all: bool) -> Result<Value, Failure> {
-        let first = self.value(operands[0])?;
+    fn junction(&mut self, operands: &[usize], is_all: bool, rows: &Rows) -> Result<Value, Failure> {
+        let first = self.value(operands[0], rows)?;
         let (mut truths, mut errors) = (first.truths(self.len), first.spread_errors(self.len));
         for &operand in &operands[1..] {
             let open = if is_all {
@@ -161,10 +238,11 @@ impl<'a> Evaluation<'a> {
             } else {
                 !&are_true(&truths)
             };
+            let open = less(&self.all(rows) & &open, &errors);
             if !open.has_true() {
                 break;
             }
-            let next = self.value(operand)?;
+            let next = self.value(operand, &Some(open.clone()))?;
             errors = union(errors, within(next.spread_errors(self.len), &open));
             truths = joined(&truths, &next.truths(self.len), is_all);
         }
@@ -176,22 +254,23 @@ impl<'a> Evaluation<'a> {
     }
 
     /// The value behind the first condition that is true.
-    fn case(&mut self, node: &Node) -> Result<Value, Failure> {
-        let (mut errors, mut open) = (None, BooleanBuffer::new_set(self.len));
+    fn case(&mut self, node: &Node, rows: &Rows) -> Result<Value, Failure> {
+        let (mut errors, mut open) = (None, self.all(rows));
         let mut branches: Vec<(BooleanBuffer, Value)> = Vec::new();
         let (rest, pairs) = node.operands.split_last().expect("a case has a value for the rest");
         for pair in pairs.chunks_exact(2) {
             if !open.has_true() {
                 break;
             }
-            let condition = self.value(pair[0])?;
+            let condition = self.value(pair[0], &Some(open.clone()))?;
             errors = union(errors, within(condition.spread_errors(self.len), &open));
+            open = less(open, &errors);
             let taken = &open & &are_true(&condition.truths(self.len));
             if !taken.has_true() {
                 continue;
             }
             open = &open & &!&taken;
-            let value = self.value(pair[1])?;
+            let value = self.value(pair[1], &Some(taken.clone()))?;
             errors = union(errors, within(value.spread_errors(self.len), &taken));
             branches.push((taken, value));
         }
@@ -199,7 +278,7 @@ impl<'a> Evaluation<'a> {
             (false, Some((_, last))) => last,
             (_, last) => {
                 branches.extend(last);
-                let value = self.value(*rest)?;
+                let value = self.value(*rest, &Some(open.clone()))?;
                 errors = union(errors, within(value.spread_errors(self.len), &open));
                 value
             }
@@ -211,20 +290,20 @@ impl<'a> Evaluation<'a> {
     }
 
     /// The first operand that is not NULL.
-    fn coalesce(&mut self, node: &Node) -> Result<Value, Failure> {
-        let (mut errors, mut open) = (None, BooleanBuffer::new_set(self.len));
+    fn coalesce(&mut self, node: &Node, rows: &Rows) -> Result<Value, Failure> {
+        let (mut errors, mut open) = (None, self.all(rows));
         let mut operands: Vec<(BooleanBuffer, Value)> = Vec::new();
         for &operand in &node.operands {
             if !operands.is_empty() && !open.has_true() {
                 break;
             }
-            let value = self.value(operand)?;
+            let value = self.value(operand, &Some(open.clone()))?;
             errors = union(errors, within(value.spread_errors(self.len), &open));
             let present = match value.spread_nulls(self.len) {
                 Some(nulls) => &open & nulls.inner(),
                 None => open.clone(),
             };
-            open = &open & &!&present;
+            open = less(&open & &!&present, &errors);
             operands.push((present, value));
         }
         let (_, mut result) = operands.pop().expect("coalesce has operands");
@@ -251,6 +330,21 @@ impl<'a> Evaluation<'a> {
             },
             _ => value,
         }
+    }
+}
+
+/// The rows less those with an error.
+pub fn without(rows: Rows, errors: Errors) -> Rows {
+    match (rows, errors) {
+        (None, Some(errors)) => Some(!&errors),
+        (rows, errors) => rows.map(|rows| less(rows, &errors)),
+    }
+}
+
+fn less(rows: BooleanBuffer, errors: &Errors) -> BooleanBuffer {
+    match errors {
+        Some(errors) => &rows & &!errors,
+        None => rows,
     }
 }
 

@@ -7,16 +7,21 @@
 //! operation hands on the errors of its operands, but `&`, `|`, `case` and `coalesce` only those of rows that need the
 //! operand. A node that no row needs is not evaluated.
 //!
-//! An error is only a row here. Its message is made in Python (`Host`), by the evaluation of that row.
+//! Users' functions are called by Python, once a batch, for the rows that need them (`calling`).
+//!
+//! An error is only a row here. Its message is made in Python (`Host`), by the evaluation of that row, or where a user's
+//! function has failed.
 //!
 //! | module | what |
 //! |---|---|
 //! | `nodes` | operations by their names |
 //! | `values` | values of a node with their errors; the frame of an operation on each row |
+//! | `calling` | calls of users' functions |
 //! | `evaluating` | which node is evaluated, and which errors count |
 //! | `arithmetic`, `comparing`, `casting`, `numeric`, `decimals`, `texts`, `times`, `nested` | operations |
 
 mod arithmetic;
+mod calling;
 mod casting;
 mod comparing;
 mod decimals;
@@ -39,14 +44,19 @@ use arrow_select::take::take;
 use crate::Column;
 use crate::failure::Failure;
 
-use evaluating::{Evaluation, Node};
+pub use calling::CallFailure;
+use evaluating::{Evaluation, Node, without};
 pub use nodes::{Lowered, Operation};
 use values::{Value, union};
 
 /// What the library cannot do itself: Python does it, which is the definition.
 pub trait Host: Debug + Send + Sync {
-    /// The error of the expressions for the row at `row`. They are evaluated again, to make the message.
-    fn failure(&self, columns: &[ArrayRef], row: usize) -> Failure;
+    /// The error of the expressions for the row at `row`. `failed`: what `call` has returned for it; without it they are
+    /// evaluated again, to make the message.
+    fn failure(&self, columns: &[ArrayRef], row: usize, failed: Option<Failure>) -> Failure;
+
+    /// The results of a user's function for `len` rows of arguments.
+    fn call(&self, function: usize, arguments: &[ArrayRef], len: usize) -> Result<ArrayRef, CallFailure>;
 
     /// Texts in upper case or in lower case. Unicode changes, and its version is that of Python.
     fn cased(&self, texts: &[&str], to_upper: bool) -> Result<Vec<String>, Failure>;
@@ -115,18 +125,23 @@ impl Expressions {
 
     fn values(&self, columns: &[ArrayRef], len: usize) -> Result<Vec<Value>, RowError> {
         let mut evaluation = Evaluation::new(&self.nodes, columns, len, &*self.host);
-        let values: Result<Vec<_>, _> = self.roots.iter().map(|&root| evaluation.value(root)).collect();
-        let values = values.map_err(|failure| RowError { row: 0, failure })?;
-        let errors = values
-            .iter()
-            .fold(None, |errors, value| union(errors, value.spread_errors(len)));
-        match errors.and_then(|errors| errors.set_indices().next()) {
-            Some(row) => Err(RowError {
-                row,
-                failure: self.host.failure(columns, row),
-            }),
-            None => Ok(values),
+        let (mut values, mut errors, mut rows) = (Vec::with_capacity(self.roots.len()), None, None);
+        for &root in &self.roots {
+            let value = evaluation.value(root, &rows);
+            let value = value.map_err(|failure| RowError { row: 0, failure })?;
+            let wrong = value.spread_errors(len);
+            rows = without(rows, wrong.clone());
+            errors = union(errors, wrong);
+            values.push(value);
         }
+        let Some(row) = errors.and_then(|errors| errors.set_indices().next()) else {
+            return Ok(values);
+        };
+        let failed = evaluation.failed.filter(|(first, _)| *first == row);
+        Err(RowError {
+            row,
+            failure: self.host.failure(columns, row, failed.map(|(_, failure)| failure)),
+        })
     }
 
     /// Replace what is the same for all rows by its value.
@@ -134,13 +149,13 @@ impl Expressions {
         for at in 0..self.nodes.len() {
             let node = &self.nodes[at];
             let is_constant = |&operand: &usize| matches!(self.nodes[operand].operation, Operation::Constant(_));
-            if node.operands.is_empty() || !node.operands.iter().all(is_constant) {
+            if node.calls || node.operands.is_empty() || !node.operands.iter().all(is_constant) {
                 continue;
             }
             let mut evaluation = Evaluation::new(&self.nodes, &[], 1, &*self.host);
             if let Ok(Value {
                 array, errors: None, ..
-            }) = evaluation.value(at)
+            }) = evaluation.value(at, &None)
             {
                 let node = &mut self.nodes[at];
                 node.operation = Operation::Constant(array);

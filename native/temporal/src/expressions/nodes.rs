@@ -70,6 +70,11 @@ pub enum Operation {
     /// The field at an index.
     Field(usize),
     Element,
+    /// The user's function of that number (`Host`). `skips_nulls`: NULL, and no call, where an operand is NULL.
+    Call {
+        function: usize,
+        skips_nulls: bool,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -202,6 +202,20 @@ impl<'a> Frame<'a> {
         }
     }
 
+    /// The rows in which an operand has an error.
+    pub fn errors(&self) -> Errors {
+        self.errors.clone()
+    }
+
+    /// The result, with errors also where it is NULL.
+    pub fn value_or_errors(self, array: ArrayRef, errors: BooleanBuffer) -> Value {
+        Value {
+            array,
+            is_scalar: self.is_scalar,
+            errors: union(self.errors, Some(errors)),
+        }
+    }
+
     pub fn of_ints(self, kind: &Kind, values: Vec<i64>, errors: Errors) -> Value {
         let array = ints(kind, values, self.nulls.clone());
         self.value_or(array, errors)

@@ -9,7 +9,7 @@ use arrow_array::{
     Array, ArrayRef, BooleanArray, Date32Array, Decimal128Array, Float64Array, Int64Array, ListArray, StringArray,
     StructArray, TimestampMicrosecondArray,
 };
-use lmerge_temporal::expressions::{Expressions, Host, Lowered, Operation, RowError};
+use lmerge_temporal::expressions::{CallFailure, Expressions, Host, Lowered, Operation, RowError};
 use lmerge_temporal::failure::Failure;
 use lmerge_temporal::{Column, Kind};
 
@@ -18,8 +18,12 @@ use lmerge_temporal::{Column, Kind};
 struct Marking;
 
 impl Host for Marking {
-    fn failure(&self, _: &[ArrayRef], row: usize) -> Failure {
+    fn failure(&self, _: &[ArrayRef], row: usize, _: Option<Failure>) -> Failure {
         Failure::Module(format!("row {row}"))
+    }
+
+    fn call(&self, _: usize, _: &[ArrayRef], _: usize) -> Result<ArrayRef, CallFailure> {
+        unreachable!("nothing is called")
     }
 
     fn cased(&self, texts: &[&str], _: bool) -> Result<Vec<String>, Failure> {

@@ -2,6 +2,7 @@
 //! inputs, after every batch of random streams. Tests in Python compare each step with the operators there
 //! (tests/temporal/native).
 
+mod calls;
 mod changes;
 mod entrance;
 mod expressions;

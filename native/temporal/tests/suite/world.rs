@@ -8,7 +8,7 @@ use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, Int64Array};
 use fastrand::Rng;
 use lmerge_temporal::batch::Batch;
-use lmerge_temporal::expressions::{Expressions, Host, Lowered, Operation};
+use lmerge_temporal::expressions::{CallFailure, Expressions, Host, Lowered, Operation};
 use lmerge_temporal::failure::Failure;
 use lmerge_temporal::operator::Operator;
 use lmerge_temporal::operators::row_keys::KeyOf;
@@ -51,8 +51,12 @@ pub fn first_column(columns: usize) -> KeyOf {
 struct NoHost;
 
 impl Host for NoHost {
-    fn failure(&self, _columns: &[ArrayRef], _row: usize) -> Failure {
+    fn failure(&self, _columns: &[ArrayRef], _row: usize, _failed: Option<Failure>) -> Failure {
         unreachable!("columns have their values")
+    }
+
+    fn call(&self, _function: usize, _arguments: &[ArrayRef], _len: usize) -> Result<ArrayRef, CallFailure> {
+        unreachable!("nothing is called")
     }
 
     fn cased(&self, _texts: &[&str], _to_upper: bool) -> Result<Vec<String>, Failure> {
