@@ -86,8 +86,9 @@ def _pytest(copy: Path, tests: list[str], limit_s: float) -> subprocess.Complete
 
 
 def _is_of_the_python_core(defect: Defect) -> bool:
-    """Return whether a defect is in the Python core. The copy then has no native core, which would hide it."""
-    return defect.file.startswith("lmerge/core/") and not Path(defect.file).name.startswith("native")
+    """Return whether a defect is in what the native core does too. The copy then has none, which would hide it."""
+    is_definition = defect.file.startswith(("lmerge/core/", "lmerge/temporal/")) and "native" not in defect.file
+    return is_definition and not defect.test.startswith("tests/temporal/native/")
 
 
 @contextmanager

@@ -1,7 +1,6 @@
 """Defects of the temporal algebra that its sources lead to: the ways in which an easy version gets a sentence wrong.
 
-``LISTED`` has each of these with the seeded defects that are it, here and in the other modules. What cannot be seeded
-here is in ``NOT_THERE``, with the reason.
+``LISTED`` has each of these with the seeded defects that are it, here and in the other modules.
 """
 
 from collections.abc import Mapping
@@ -299,6 +298,20 @@ DEFECTS = (
         "        is_caused = start",
         f"{QUERIES}::test_q17_a_time_bound_module_is_right_in_every_form[watermark]",
     ),
+    Defect(
+        "listed: the smallest value stays when it leaves",
+        "lmerge/temporal/modules/ordered.py",
+        "            state.items.remove(value)\n        else:",
+        "            if value != state.items[0]:\n                state.items.remove(value)\n        else:",
+        "tests/canonical/test_aggregates.py::test_an_aggregate_in_windows_is_its_query_after_every_batch[min-tumbling]",
+    ),
+    Defect(
+        "listed: a step opens one window more than it may",
+        GRID,
+        "    if count > windows_max:\n",
+        "    if count > windows_max + 1:\n",
+        f"{DEPARTURES}::test_d13_a_step_opens_as_many_windows_as_it_may_and_no_more",
+    ),
 )
 
 LISTED: Mapping[str, tuple[str, ...]] = {
@@ -385,15 +398,13 @@ LISTED: Mapping[str, tuple[str, ...]] = {
     ),
     "late event counted and passed on": ("listed: a late event is counted and passed on",),
     "JSON of a plan loses a policy": ("plan windows: the JSON of a plan loses a policy",),
+    "spanning event counted once per pane": ("an event leaves the windows of a grid one too late",),
+    "min not computed anew when the minimum leaves": ("listed: the smallest value stays when it leaves",),
+    "windows_max not enforced": ("listed: a step opens one window more than it may",),
+    "source seek skips a half-frozen event": (
+        "Parquet: a row group whose last event ends at the time that is needed is left out",
+    ),
+    "restart repeats a batch": ("a source: a restart reads the last items again",),
     "a module's declared version ignored at restore": ("users' modules: a state of another version is restored",),
 }
-"""Each way, and the names of the seeded defects that are it."""
-
-NOT_THERE: Mapping[str, str] = {
-    "spanning event counted once per pane": "windows have no panes: each has a state of its own",
-    "min not computed anew when the minimum leaves": "min and max keep all values in order",
-    "windows_max not enforced": "without the limit the test does not end, and fills the memory",
-    "source seek skips a half-frozen event": "of sources that can seek, not of the algebra",
-    "restart repeats a batch": "of the replica's process, not of the algebra",
-}
-"""Ways that cannot be seeded here, and why."""
+"""Each way, and the names of the seeded defects that are it: of the algebra, its native core and its replicas."""

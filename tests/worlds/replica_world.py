@@ -75,7 +75,7 @@ class Reading:
         self._tdb = Tdb("reader")
         self.elements = 0
         self._thread.start()
-        while not describe_merge(target, merge).subscribers:
+        while not any(describe_merge(one, merge).subscribers for one in target.split(",")):
             assert self._thread.is_alive()
 
     def __enter__(self) -> Reading:

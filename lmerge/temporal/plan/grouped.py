@@ -20,7 +20,7 @@ from lmerge.temporal.plan.calls import CallParameters, WindowCall, constant
 from lmerge.temporal.plan.groups import GroupApplyNode, GroupInputNode
 from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.plan.ranking import TopNode
-from lmerge.temporal.plan.windows import AggregateNode, WindowPolicies
+from lmerge.temporal.plan.windows import WINDOWS_MAX, AggregateNode, WindowPolicies
 from lmerge.temporal.windows.kinds import CountedEnd, CountWindows, Hopping, Sessions, Snapshots, WindowKind
 from lmerge.temporal.windows.policies import Clip, Form, Stamp
 
@@ -87,6 +87,11 @@ class Windowed(Generic[S]):
     keys: tuple[tuple[str, Node], ...]
     window: WindowKind
     stream: Callable[[PlanNode], S]
+    windows_max: int = WINDOWS_MAX
+
+    def at_most(self, windows_max: int) -> Windowed[S]:
+        """Return the same windows, of which a step opens no more in one group: above, the query ends with an error."""
+        return replace(self, windows_max=windows_max)
 
     def agg(
         self,
@@ -106,7 +111,7 @@ class Windowed(Generic[S]):
         for result, call in calls.items():
             if not isinstance(call, WindowCall):
                 raise PlanError(f"{result}={call!r:.64} is no aggregate: write count(), aggregate() or module()")
-        policies = _policies(clip, form, output, rechecks)
+        policies = self._policies(clip, form, output, rechecks)
         return self.stream(AggregateNode((self.node,), "", self.keys, self.window, policies, tuple(calls.items())))
 
     def apply(
@@ -130,7 +135,7 @@ class Windowed(Generic[S]):
             module = call.module
             is_timed = isinstance(module, OperatorModule) and module.is_timed
             output = Stamp.UNCHANGED if is_timed else Stamp.ALIGN
-        policies = _policies(clip, form, output, rechecks)
+        policies = self._policies(clip, form, output, rechecks)
         return self.stream(ApplyNode((self.node,), "", self.keys, self.window, policies, call))
 
     def top(
@@ -148,8 +153,15 @@ class Windowed(Generic[S]):
         column for the rank, behind the keys and the other columns; None leaves it out.
         """
         order = tuple(map(_ranked, [by] if isinstance(by, (str, Expression, Ranking)) else by))
-        policies = _policies(Clip.NONE, form, output)
+        policies = self._policies(Clip.NONE, form, output)
         return self.stream(TopNode((self.node,), "", self.keys, self.window, policies, k, order, rank))
+
+    def _policies(
+        self, clip: Clip | str, form: Form | str, output: Stamp | str, rechecks: bool = False
+    ) -> WindowPolicies:
+        stamp = choice_of(Stamp, output, "an output")
+        chosen = choice_of(Clip, clip, "a clipping"), choice_of(Form, form, "a form"), stamp
+        return WindowPolicies(*chosen, self.windows_max, rechecks)
 
 
 def aggregate(name: str, /, *arguments: Operand, on_empty: Operand | None = None, **parameters: Any) -> WindowCall:
@@ -228,11 +240,6 @@ def choice_of(choices: type[Choice], given: object, what: str) -> Choice:
     except ValueError:
         names = ", ".join(str(choice.value) for choice in choices)
         raise PlanError(f"{given!r:.64} is not {what}: there are {names}") from None
-
-
-def _policies(clip: Clip | str, form: Form | str, output: Stamp | str, rechecks: bool = False) -> WindowPolicies:
-    chosen = choice_of(Clip, clip, "a clipping"), choice_of(Form, form, "a form"), choice_of(Stamp, output, "an output")
-    return WindowPolicies(*chosen, rechecks=rechecks)
 
 
 def _ranked(by: RankedBy) -> tuple[Node, bool]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from contextlib import nullcontext
 
 import pytest
 from paper_modules import lifetimes_seen, not_time_bound, running_count, total_duration
@@ -155,6 +156,16 @@ def test_d13_an_event_without_an_end_has_windows_up_to_the_last_finite_time() ->
     assert run.give(12) == ["+(1)[5,10)", "+(1)[10,15)", "stable 10"]
     assert run.give(INF) == [f"stable {'inf'}"]
     assert [one.vs for one in run.events] == [0, 5, 10]
+
+
+def test_d13_a_step_opens_as_many_windows_as_it_may_and_no_more() -> None:
+    for last, passes in ((10, True), (11, False)):
+        run = PlanTrace(numbers().tumbling(1).at_most(10).agg(n=count(), form="eager"))
+        assert run.give(insert((0, 0), 0, 100)) == ["+(1)[0,1)"]
+        with (
+            nullcontext() if passes else pytest.raises(LimitExceeded, match=r"open 11 .* more than 10 \(windows_max\)")
+        ):
+            assert len(run.give(insert((0, 0), last, 100))) == 10
 
 
 def test_d13_windows_without_end_are_a_named_error_and_not_a_full_memory() -> None:
