@@ -22,6 +22,7 @@ from lmerge.temporal.plan.properties import explain
 from lmerge.temporal.plan.rewriting import BETTER, REWRITES, rewrite, rewrite_plan
 from lmerge.temporal.plan.showing import tree
 from lmerge.temporal.plan.stream import Stream, aggregate, count, method_of, module, source
+from lmerge.temporal.plan.windows import AggregateNode
 from lmerge.temporal.running import QueryRun, ResultTable
 from lmerge.temporal.windows.policies import Form
 from lmerge.wire.schema import SchemaLike
@@ -258,3 +259,11 @@ def test_explain_shows_what_modules_declare() -> None:
     assert "    module 'by_key' version 1 declares reads=start+window, filter_commutes=a, per_group=a, time_bound" in (
         explain(query.node).splitlines()
     )
+
+
+def test_what_a_rewrite_asks_of_a_plan_of_many_diamonds_is_asked_of_each_node_once() -> None:
+    stream = source("numbers", {"a": "int", "b": "int"})
+    for _ in range(60):
+        stream = stream.union(stream)
+    counts = stream.group_by("a").tumbling(5).agg(n=count()).where(col.a > 0)
+    assert isinstance(rewrite(counts.node)[0], AggregateNode), "the filter was pushed below the windows"

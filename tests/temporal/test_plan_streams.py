@@ -262,6 +262,7 @@ def test_a_plan_of_many_diamonds_is_compared_and_compiled_by_its_nodes() -> None
     assert one.node == other.node
     assert one.node is not other.node
     assert one.union(numbers()).node != other.union(numbers("others")).node
+    assert len(repr(one.node)) < 100
     assert len(compile_plan([one.node, other.node]).steps) == 60
     document = plan_to_json({"it": one.node})
     assert plan_from_json(json.loads(json.dumps(document))) == {"it": one.node}

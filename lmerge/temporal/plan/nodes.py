@@ -31,6 +31,7 @@ class PlanNode(ABC):
         super().__init_subclass__()
         setattr(cls, "__hash__", PlanNode.__hash__)  # noqa: B010  (a type checker takes it for a method's override)
         setattr(cls, "__eq__", PlanNode.__eq__)  # noqa: B010
+        setattr(cls, "__repr__", PlanNode.__repr__)  # noqa: B010
 
     def __hash__(self) -> int:
         """Return the hash of the fields, computed once: a diamond of diamonds has exponentially many paths."""
@@ -57,6 +58,11 @@ class PlanNode(ABC):
             seen.add((id(one), id(two)))
             left += zip(one.reads, two.reads, strict=True)
         return True
+
+    def __repr__(self) -> str:
+        """Return the node and the names of those that it reads: all below them would be exponentially long as well."""
+        below = f" of {', '.join(read.title for read in self.reads)}" if self.reads else ""
+        return f"<{self.title}: {self.shown}{below}>"
 
     @property
     @abstractmethod

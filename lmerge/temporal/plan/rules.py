@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from lmerge.temporal.operators.join import JoinKind
+from lmerge.temporal.plan.compiling import in_order
 from lmerge.temporal.plan.groups import GroupInputNode
 from lmerge.temporal.plan.joins import AsOfJoinNode, JoinNode
 from lmerge.temporal.plan.nodes import PlanNode
@@ -32,12 +33,16 @@ def stops_alike(node: PlanNode) -> bool:
     an event that is there (departure D13). The watermark of a source that has ended is behind its ends. So it is only
     ends that a plan has made that can be the last ones, and only where some events have no end.
     """
-    return _all_end(node) or _ends_by_watermark(node)
+    ends: dict[PlanNode, bool] = {}
+    by_watermark: dict[PlanNode, bool] = {}
+    for one in in_order([node]):
+        ends[one] = _all_end(one, [ends[read] for read in one.reads])
+        by_watermark[one] = _ends_by_watermark(one, all(by_watermark[read] for read in one.reads))
+    return ends[node] or by_watermark[node]
 
 
-def _all_end(node: PlanNode) -> bool:
-    """Whether no event is without an end."""
-    below = [_all_end(read) for read in node.reads]
+def _all_end(node: PlanNode, below: Sequence[bool]) -> bool:
+    """Whether no event is without an end. ``below``: whether that is so in what the node reads."""
     if isinstance(node, SourceNode):
         # What the stream of a group is made of is in the plan around it.
         return node.shape is SourceShape.POINT
@@ -55,9 +60,8 @@ def _all_end(node: PlanNode) -> bool:
     return isinstance(node, _KEEPS_LIFETIMES) and all(below)
 
 
-def _ends_by_watermark(node: PlanNode) -> bool:
-    """Whether no event ends behind the watermark of sources that have ended."""
-    below = all(map(_ends_by_watermark, node.reads))
+def _ends_by_watermark(node: PlanNode, below: bool) -> bool:
+    """Whether no event ends behind the watermark of sources that have ended, if that is so ``below``."""
     if isinstance(node, GroupInputNode):
         return False
     if isinstance(node, LifetimeNode):
