@@ -6,7 +6,7 @@ clipped lifetimes change with a window's ends. Its order is that of Figure 11.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from sortedcontainers import SortedList
@@ -36,6 +36,11 @@ class EventIndex:
             self._entries.remove((old, vs, key, row))
         if new > vs:
             self._entries.add((new, vs, key, row))
+
+    def insert(self, inserts: Iterable[Change]) -> None:
+        """Add new events."""
+        key = self._key
+        self._entries.update([(new, vs, key(row), row) for row, vs, _, new in inserts])
 
     def overlapping(self, start: int, end: int) -> Iterator[Lifetime]:
         """Yield the events whose lifetimes overlap ``[start, end)``, in order of their end."""

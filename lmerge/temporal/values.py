@@ -21,8 +21,10 @@ and None behind all values. It is the same for every implementation, and is no o
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
+from math import isnan
+from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
 from lmerge.wire.schema import Column, Schema
@@ -53,7 +55,26 @@ def order_of(columns: Iterable[Column]) -> OrderKey:
     keys = [_column_key(column) for column in columns]
     if not any(keys):
         return _as_it_is
-    return lambda row: tuple(value if key is None else key(value) for key, value in zip(keys, row, strict=True))
+    parts = ", ".join(f"row[{at}]" if key is None else f"key{at}(row[{at}])" for at, key in enumerate(keys))
+    made: OrderKey = eval(f"lambda row: ({parts},)", {f"key{at}": key for at, key in enumerate(keys)})
+    return made
+
+
+def sorted_rows(columns: Sequence[Column]) -> Callable[[Iterable[Values]], list[Values]]:
+    """Return a function that returns rows in order: by themselves where Python orders them so, which is faster."""
+    key = order_of(columns)
+    floats = [at for at, column in enumerate(columns) if column.type == "float"]
+    if any(column.nullable or column.type not in (*_NATURAL, "float") for column in columns):
+        return lambda rows: sorted(rows, key=key)
+
+    def in_order(rows: Iterable[Values]) -> list[Values]:
+        listed = list(rows)
+        for at in floats:
+            if any(map(isnan, map(itemgetter(at), listed))):
+                return sorted(listed, key=key)
+        return sorted(listed)
+
+    return in_order
 
 
 def _as_it_is(row: Values) -> Values:

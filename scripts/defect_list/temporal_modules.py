@@ -156,8 +156,8 @@ DEFECTS = (
     Defect(
         "users' modules: rows come in the order of whole events",
         f"{MODULES}/edge.py",
-        "        ordered = sorted(given, key=lambda one: (one.vs, one.ve, key(one.row)))\n",
-        "        ordered = list(given)\n",
+        "            return self._rows(self._sorted(given))\n",
+        "            return self._rows(list(given))\n",
         f"{USERS}::test_the_order_in_which_rows_come_depends_on_what_the_module_gets_alone",
     ),
     Defect(
@@ -184,14 +184,21 @@ DEFECTS = (
     Defect(
         "users' modules: every event is a call",
         f"{MODULES}/states.py",
-        "        return self.settled(cell) if len(cell.pending) > PENDING_MAX else cell\n",
+        "        return self.settled(cell) if len(cell.come) + len(cell.gone) > PENDING_MAX else cell\n",
         "        return self.settled(cell)\n",
+        f"{USERS}::test_an_incremental_module_is_called_once_with_what_came_and_once_with_what_went",
+    ),
+    Defect(
+        "users' modules: what comes and goes reaches the module",
+        f"{MODULES}/states.py",
+        "        if come and gone:\n",
+        "        if come and not gone:\n",
         f"{USERS}::test_an_incremental_module_is_called_once_with_what_came_and_once_with_what_went",
     ),
     Defect(
         "users' modules: events wait without a limit",
         f"{MODULES}/states.py",
-        "        return self.settled(cell) if len(cell.pending) > PENDING_MAX else cell\n",
+        "        return self.settled(cell) if len(cell.come) + len(cell.gone) > PENDING_MAX else cell\n",
         "        return cell\n",
         f"{USERS}::test_rows_that_wait_are_bounded",
     ),

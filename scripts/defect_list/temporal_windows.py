@@ -5,6 +5,8 @@ from seeded import Defect
 WINDOWS = "lmerge/temporal/windows"
 WINDOW_STATE = "tests/temporal/test_window_state.py"
 WINDOW_TEST = "tests/temporal/test_windows.py"
+HERE = "tests/temporal/test_windows_of_batches.py"
+BY_WINDOW = f"{HERE}::test_new_events_by_window_give_what_each_by_itself_gives"
 
 DEFECTS = (
     Defect(
@@ -17,8 +19,8 @@ DEFECTS = (
     Defect(
         "windows: a grid keeps every event of an incremental module",
         f"{WINDOWS}/grid_group.py",
-        "        reach = self._grid.start_above(begun)\n",
-        "        reach = vs\n",
+        "        if old >= reach or new >= reach:\n",
+        "        if True:\n",
         f"{WINDOW_STATE}::test_an_incremental_module_keeps_only_events_in_which_windows_can_begin",
     ),
     Defect(
@@ -34,5 +36,26 @@ DEFECTS = (
         "        windows.append([start, entry.end, entry.events, ends, state])\n",
         "        windows.append([start, entry.end, 1, ends, state])\n",
         f"{WINDOW_STATE}::test_a_restored_operator_goes_on_alike[tumbling-CountWithState-eager]",
+    ),
+    Defect(
+        "windows: new events of a batch are kept though no window begins in them",
+        f"{WINDOWS}/grid_group.py",
+        "        self.events.insert([change for change in inserts if change.new >= reach])\n",
+        "        self.events.insert(inserts)\n",
+        BY_WINDOW,
+    ),
+    Defect(
+        "windows: new events of a batch are forgotten though windows begin in them",
+        f"{WINDOWS}/grid_group.py",
+        "        self.events.insert([change for change in inserts if change.new >= reach])\n",
+        "        self.events.insert([change for change in inserts if change.new > reach])\n",
+        BY_WINDOW,
+    ),
+    Defect(
+        "windows: new events of a batch enter windows that have not begun",
+        f"{WINDOWS}/grid_group.py",
+        "            first, last = grid.first_over(vs), min(new, until)\n",
+        "            first, last = grid.first_over(vs), new\n",
+        BY_WINDOW,
     ),
 )

@@ -8,11 +8,13 @@ value is in no state but a count of rows.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any, Final
 
+from lmerge.core.elements import INF, NEG_INF
 from lmerge.temporal.changes import Lifetime
 from lmerge.temporal.modules.arguments import Argument
+from lmerge.temporal.values import Values
 
 
 class Accumulator(ABC):
@@ -37,6 +39,12 @@ class Accumulator(ABC):
     @abstractmethod
     def add(self, state: Any, event: Lifetime) -> Any:
         """Return the state with one more event; it may be the one that was given."""
+
+    def add_rows(self, state: Any, rows: Sequence[Values]) -> Any:
+        """Return the state with more rows, if it reads no lifetimes."""
+        for row in rows:
+            state = self.add(state, Lifetime(row, NEG_INF, INF))
+        return state
 
     @abstractmethod
     def remove(self, state: Any, event: Lifetime) -> Any:
@@ -73,6 +81,10 @@ class RowCount(Accumulator):
         """Count an event."""
         return state + 1
 
+    def add_rows(self, state: int, rows: Sequence[Values]) -> int:
+        """Count rows."""
+        return state + len(rows)
+
     def remove(self, state: int, event: Lifetime) -> int:
         """Count an event no longer."""
         return state - 1
@@ -104,6 +116,10 @@ class ValueCount(RowCount):
     def add(self, state: int, event: Lifetime) -> int:
         """Count a value that is there."""
         return state if self._value_of(event.row) is None else state + 1
+
+    def add_rows(self, state: int, rows: Sequence[Values]) -> int:
+        """Count the values that are there."""
+        return state + len(rows) - sum(value is None for value in map(self._value_of, rows))
 
     def remove(self, state: int, event: Lifetime) -> int:
         """Count a value no longer."""

@@ -135,6 +135,10 @@ class UserStateOperator(IncrementalModule):
         """Let an event wait to be added."""
         return self._kept.add(state, event)
 
+    def add_rows(self, state: ModuleState, rows: Sequence[Values]) -> ModuleState:
+        """Let rows wait to be added."""
+        return self._kept.add_rows(state, rows)
+
     def remove(self, state: ModuleState, event: Lifetime) -> ModuleState:
         """Let an event wait to be removed."""
         return self._kept.remove(state, event)

@@ -121,6 +121,10 @@ class AggregateList(IncrementalModule):
             state[place] = add(state[place], event)
         return state
 
+    def add_rows(self, state: ModuleState, rows: Sequence[Values]) -> ModuleState:
+        """Add rows to every state."""
+        return [one.add_rows(part, rows) for one, part in zip(self._kept, state, strict=True)]
+
     def remove(self, state: ModuleState, event: Lifetime) -> ModuleState:
         """Remove an event from every state."""
         for place, remove in enumerate(self._removes):

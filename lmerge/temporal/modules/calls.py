@@ -9,7 +9,7 @@ from typing import Any, Final
 from lmerge.temporal.changes import Lifetime
 from lmerge.temporal.errors import PlanError
 from lmerge.temporal.modules.arguments import Argument
-from lmerge.temporal.modules.edge import RowMaker, guarded
+from lmerge.temporal.modules.edge import Given, RowMaker, guarded
 from lmerge.temporal.modules.kinds import UserModule
 from lmerge.temporal.modules.properties import Window
 from lmerge.temporal.python_values import python_form
@@ -44,6 +44,7 @@ class ModuleCalls:
         self.maker = RowMaker(module, arguments)
         self.arguments = tuple(arguments)
         self._module: Any = module
+        self._is_timed = module.is_timed
         self._kind = context.kind
         self._key_forms = [python_form(column) for column in context.key]
         self.reads_window = module.is_timed and "window" in module.properties.reads
@@ -52,11 +53,14 @@ class ModuleCalls:
 
     def over(self, events: Sequence[Lifetime], window: WindowDescriptor, finish: Callable[[Any], Any]) -> Any:
         """Return ``finish`` of what the module computes over a set of events, or None if none of them is for it."""
-        given = [one for one in map(self.maker.given, events) if one is not None]
+        if self._is_timed:
+            given: Sequence[Given] = [one for one in map(self.maker.given, events) if one is not None]
+        else:
+            given = self.maker.given_of_rows([event.row for event in events])
         return self.computed(self.maker.rows(given), window, events, finish) if given or self.takes_empty else None
 
     def computed(
-        self, given: Any, window: WindowDescriptor, events: Sequence[Lifetime], finish: Callable[[Any], Any]
+        self, given: Any, window: WindowDescriptor, events: Sequence[Given], finish: Callable[[Any], Any]
     ) -> Any:
         """Return ``finish`` of what the module computes from rows or a state. Raises ModuleViolation."""
         module = self._module

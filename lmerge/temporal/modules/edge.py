@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 from lmerge.core.elements import INF, NEG_INF
 from lmerge.temporal.changes import Lifetime, is_time
@@ -18,9 +18,12 @@ from lmerge.temporal.modules.arguments import Argument
 from lmerge.temporal.modules.kinds import UserModule
 from lmerge.temporal.modules.properties import Stamped, TimedRow
 from lmerge.temporal.python_values import Converter, canonical_form, python_form
-from lmerge.temporal.values import OrderKey, Values, order_key, show_values
+from lmerge.temporal.values import Values, order_of, show_values, sorted_rows
 from lmerge.temporal.windows.kinds import WindowDescriptor
 from lmerge.wire.schema import Column, Schema
+
+Given: TypeAlias = "Values | Lifetime"
+"""The inputs of an event; with a lifetime for a time-sensitive module."""
 
 
 class RowMaker:
@@ -47,7 +50,8 @@ class RowMaker:
         ]
         self._is_single = module.input_schema() is not None and len(arguments) == 1
         self._named: Any = namedtuple("Row", inputs.names, rename=True)  # type: ignore[misc]
-        self._key = _key_of([argument.column for argument in arguments])
+        columns = [argument.column for argument in arguments]
+        self._key, self._sorted = order_of(columns), sorted_rows(columns)
         self._is_timed = module.is_timed
         reads = module.properties.reads if module.is_timed else ()
         self.reads_start, self.reads_end = "start" in reads, "end" in reads
@@ -58,25 +62,39 @@ class RowMaker:
         """Whether rows in which a value is missing are not given to the module."""
         return bool(self._required)
 
-    def given(self, event: Lifetime) -> Lifetime | None:
-        """Return the inputs of an event, and of its lifetime what the module reads; None if it is not for the module.
+    def given(self, event: Lifetime) -> Given | None:
+        """Return the inputs of an event, with its lifetime if the module gets it; None if it is not for the module.
 
-        The values are those of the plan.
+        The values are those of the plan. Of a lifetime it has what the module reads.
         """
         values = tuple([value_of(event.row) for value_of in self._values_of])
         for at in self._required:
             if values[at] is None:
                 return None
+        if not self._is_timed:
+            return values
         return Lifetime(values, event.vs if self.reads_start else NEG_INF, event.ve if self.reads_end else INF)
 
-    def rows(self, given: Iterable[Lifetime]) -> list[Any]:
+    def given_of_rows(self, rows: Sequence[Values]) -> list[Values]:
+        """Return what ``given`` returns for events with these rows, for a module that gets no times."""
+        found = list(zip(*(map(value_of, rows) for value_of in self._values_of), strict=True))
+        for at in self._required:
+            found = [values for values in found if values[at] is not None]
+        return found
+
+    def rows(self, given: Iterable[Given]) -> list[Any]:
         """Return what the module gets of what ``given`` has returned, in the order of its values and times alone."""
-        key = self._key
-        ordered = sorted(given, key=lambda one: (one.vs, one.ve, key(one.row)))
-        rows = [self._row(one.row) for one in ordered]
         if not self._is_timed:
-            return rows
+            return self._rows(self._sorted(given))
+        key = self._key
+        ordered = sorted(cast(Iterable[Lifetime], given), key=lambda one: (one.vs, one.ve, key(one.row)))
+        rows = self._rows([one.row for one in ordered])
         return [TimedRow(row, one.vs, one.ve) for row, one in zip(rows, ordered, strict=True)]
+
+    def _rows(self, ordered: Sequence[Values]) -> list[Any]:
+        if self._converts:
+            return list(map(self._row, ordered))
+        return [values[0] for values in ordered] if self._is_single else list(map(self._named._make, ordered))
 
     def _row(self, values: Values) -> Any:
         if self._converts:
@@ -88,11 +106,6 @@ class RowMaker:
             except ValueError as problem:
                 raise ModuleViolation(f"{self._shown} cannot be given a row: {problem}") from None
         return values[0] if self._is_single else self._named(*values)
-
-
-def _key_of(columns: Sequence[Column]) -> OrderKey:
-    """Return the order of rows of columns, whatever their names are."""
-    return order_key(Schema(tuple(replace(column, name=f"input{at}") for at, column in enumerate(columns))))
 
 
 def _typed(pairs: Sequence[tuple[Column, Argument]]) -> list[tuple[Column, Column]]:
@@ -175,7 +188,7 @@ class ResultCheck:
         return ModuleViolation(f"{self._shown} returned in window {window} {what}")
 
 
-def guarded(shown: str, where: str, events: Sequence[Lifetime], call: Callable[[], Any]) -> Any:
+def guarded(shown: str, where: str, events: Sequence[Given], call: Callable[[], Any]) -> Any:
     """Return what ``call`` returns. Raises ModuleViolation for whatever it raises.
 
     ``where``: in which window, if that is known. ``events``: those that the module was given.
@@ -188,6 +201,8 @@ def guarded(shown: str, where: str, events: Sequence[Lifetime], call: Callable[[
         raise ModuleViolation(f"{shown} raised {type(error).__name__}: {error}{where}{given}") from error
 
 
-def _shown(event: Lifetime) -> str:
+def _shown(event: Given) -> str:
     """Return an event as text; a lifetime that was never read is left out."""
+    if not isinstance(event, Lifetime):
+        return show_values(event)
     return show_values(event.row) if (event.vs, event.ve) == (NEG_INF, INF) else str(event)

@@ -7,15 +7,17 @@ reach it in canonical order, so that a state does not depend on the order of arr
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from lmerge.temporal.changes import Lifetime
 from lmerge.temporal.errors import PlanError
 from lmerge.temporal.modules.accumulators import Accumulator
 from lmerge.temporal.modules.calls import ModuleCalls
-from lmerge.temporal.modules.edge import guarded
+from lmerge.temporal.modules.edge import Given, guarded
 from lmerge.temporal.modules.kinds import Incremental, Mergeable, UserModule
+from lmerge.temporal.values import Values
 from lmerge.temporal.windows.kinds import WindowDescriptor
 
 # Events that wait: enough for a call to be cheap, and few beside the rows of a window.
@@ -23,14 +25,24 @@ PENDING_MAX: Final = 1024
 
 
 class ModuleCell:
-    """The state of a module in one window, of ``rows`` rows. ``pending``: how often events came, less removals."""
+    """The state of a module in one window, of ``rows`` rows. ``come``, ``gone``: what waits to be added and removed."""
 
-    __slots__ = ("pending", "rows", "state")
+    __slots__ = ("come", "gone", "rows", "state")
 
     def __init__(self, state: Any, rows: int = 0) -> None:
         self.state = state
         self.rows = rows
-        self.pending: dict[Lifetime, int] = {}
+        self.come: list[Given] = []
+        self.gone: list[Given] = []
+
+    def taken(self) -> tuple[list[Given], list[Given]]:
+        """Return what waits, less what has come and gone, and let nothing wait."""
+        come, gone = self.come, self.gone
+        self.come, self.gone = [], []
+        if come and gone:
+            came, went = Counter(come), Counter(gone)
+            come, gone = list((came - went).elements()), list((went - came).elements())
+        return come, gone
 
 
 class ModuleAccumulator(Accumulator):
@@ -51,63 +63,64 @@ class ModuleAccumulator(Accumulator):
 
     def add(self, state: ModuleCell, event: Lifetime) -> ModuleCell:
         """Let an event wait to be added."""
-        return self._wait(state, event, 1)
+        given = self._calls.maker.given(event)
+        if given is not None:
+            state.come.append(given)
+        return self._bounded(state)
+
+    def add_rows(self, state: ModuleCell, rows: Sequence[Values]) -> ModuleCell:
+        """Let rows wait to be added."""
+        state.come += self._calls.maker.given_of_rows(rows)
+        return self._bounded(state)
 
     def remove(self, state: ModuleCell, event: Lifetime) -> ModuleCell:
         """Let an event wait to be removed."""
-        return self._wait(state, event, -1)
-
-    def _wait(self, cell: ModuleCell, event: Lifetime, sign: int) -> ModuleCell:
         given = self._calls.maker.given(event)
-        if given is None:
-            return cell
-        count = cell.pending.get(given, 0) + sign
-        if count:
-            cell.pending[given] = count
-        else:
-            del cell.pending[given]
-        return self.settled(cell) if len(cell.pending) > PENDING_MAX else cell
+        if given is not None:
+            state.gone.append(given)
+        return self._bounded(state)
+
+    def _bounded(self, cell: ModuleCell) -> ModuleCell:
+        return self.settled(cell) if len(cell.come) + len(cell.gone) > PENDING_MAX else cell
 
     def settled(self, cell: ModuleCell, where: str = "") -> ModuleCell:
         """Bring a state up to date. ``where``: in which window, for messages."""
-        if not cell.pending:
-            return cell
-        pending, cell.pending = cell.pending, {}
-        come = [one for one, count in pending.items() for _ in range(count)]
-        gone = [one for one, count in pending.items() for _ in range(-count)]
-        for given, change, sign in ((come, self._module.add, 1), (gone, self._module.remove, -1)):
-            if given:
-                cell.state = self._changed(cell, change, given, where)
-                cell.rows += sign * len(given)
+        self._settle(cell, *cell.taken(), where)
         return cell
 
-    def _changed(self, cell: ModuleCell, change: Any, given: list[Lifetime], where: str) -> Any:
+    def _settle(self, cell: ModuleCell, come: list[Given], gone: list[Given], where: str) -> None:
+        if come:
+            cell.state = self._changed(cell, self._module.add, come, where)
+            cell.rows += len(come)
+        if gone:
+            cell.state = self._changed(cell, self._module.remove, gone, where)
+            cell.rows -= len(gone)
+
+    def _changed(self, cell: ModuleCell, change: Any, given: list[Given], where: str) -> Any:
         rows = self._calls.maker.rows(given)
         return guarded(self._module.shown, where, given, lambda: change(cell.state, rows))
 
     def computed(self, cell: ModuleCell, window: WindowDescriptor, finish: Callable[[Any], Any]) -> Any:
         """Return ``finish`` of what the module computes from a state, brought up to date; None if no row is in it."""
-        events = list(cell.pending)
-        self.settled(cell, f" in window {window}")
+        come, gone = cell.taken()
+        if come or gone:
+            self._settle(cell, come, gone, f" in window {window}")
         is_given = cell.rows or self._calls.takes_empty
-        return self._calls.computed(cell.state, window, events, finish) if is_given else None
+        return self._calls.computed(cell.state, window, come + gone, finish) if is_given else None
 
     def merge(self, state: ModuleCell, other: ModuleCell) -> ModuleCell:
         """Merge the states, and let wait what waits in either."""
         module = self._module
         state.state = guarded(module.shown, "", (), lambda: module.merge(state.state, other.state))
         state.rows += other.rows
-        for event, count in other.pending.items():
-            left = state.pending.get(event, 0) + count
-            state.pending[event] = left
-            if not left:
-                del state.pending[event]
+        state.come += other.come
+        state.gone += other.gone
         return state
 
     def copied(self, state: ModuleCell) -> ModuleCell:
         """Return a state that changes independently."""
         cell = ModuleCell(guarded(self._module.shown, "", (), lambda: self._module.copied(state.state)), state.rows)
-        cell.pending = dict(state.pending)
+        cell.come, cell.gone = [*state.come], [*state.gone]
         return cell
 
     def state_of(self, state: ModuleCell) -> list[Any]:

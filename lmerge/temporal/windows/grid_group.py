@@ -10,7 +10,7 @@ is in no later window, but can be the last finite end, where the windows of an e
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from lmerge.core.elements import INF, NEG_INF
 from lmerge.errors import LimitExceeded, UsageError
@@ -51,6 +51,31 @@ class GridGroup(WindowGroup):
                 self._leave(entry, row, vs, old)
             if not (entry.events or self.rules.keeps_empty):
                 del self.windows[start]
+
+    def rows_by_window(self, inserts: Sequence[Change], begun: int) -> dict[int, list[Values]] | None:
+        """Return the rows of new events by the starts of their windows, or None if an event must be applied by itself.
+
+        That is one that ``apply`` refuses.
+        """
+        grid, found = self._grid, dict[int, list[Values]]()
+        until, most = begun + 1, self.rules.windows_max * grid.hop
+        for row, vs, _, new in inserts:
+            first, last = grid.first_over(vs), min(new, until)
+            if vs == NEG_INF or last - first > most:
+                return None
+            for start in range(first, last, grid.hop):
+                if start in found:
+                    found[start].append(row)
+                else:
+                    found[start] = [row]
+        return found
+
+    def insert(self, inserts: Sequence[Change], windows: Mapping[int, Sequence[Values]], begun: int) -> None:
+        """Do as ``apply`` for new events, whose rows are in ``windows``. No state of the module reads lifetimes."""
+        reach = NEG_INF if self.keeps_members else self._grid.start_above(begun)
+        self.events.insert([change for change in inserts if change.new >= reach])
+        for start, rows in windows.items():
+            self._enter_all(self._entry(start), rows)
 
     def _keep(self, change: Change, begun: int) -> None:
         """Keep the event as it is in place of the event as it was."""

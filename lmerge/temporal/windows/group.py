@@ -233,6 +233,14 @@ class WindowGroup(ABC):
         entry.events += 1
         self.touched.add(entry.start)
 
+    def _enter_all(self, entry: WindowEntry, rows: Sequence[Values]) -> None:
+        """Let events enter a window, if the state of its module reads no lifetimes."""
+        module = self.rules.module
+        if isinstance(module, IncrementalModule):
+            entry.state = module.add_rows(module.begin() if entry.events == 0 else entry.state, rows)
+        entry.events += len(rows)
+        self.touched.add(entry.start)
+
     def _leave(self, entry: WindowEntry, row: Values, vs: int, ve: int) -> None:
         module = self.rules.module
         entry.events -= 1

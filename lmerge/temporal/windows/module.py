@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+from lmerge.core.elements import INF, NEG_INF
 from lmerge.temporal.changes import Lifetime
 from lmerge.temporal.values import Values
 from lmerge.temporal.windows.kinds import WindowDescriptor
@@ -57,6 +58,12 @@ class IncrementalModule(WindowModule):
     @abstractmethod
     def add(self, state: ModuleState, event: Lifetime) -> ModuleState:
         """Return the state with one more event. It may change ``state`` and return it."""
+
+    def add_rows(self, state: ModuleState, rows: Sequence[Values]) -> ModuleState:
+        """Return the state with more events, of which it reads the rows alone. It may change ``state`` as ``add``."""
+        for row in rows:
+            state = self.add(state, Lifetime(row, NEG_INF, INF))
+        return state
 
     @abstractmethod
     def remove(self, state: ModuleState, event: Lifetime) -> ModuleState:

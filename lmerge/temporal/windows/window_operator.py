@@ -30,6 +30,7 @@ from lmerge.temporal.windows.count_group import CountGroup
 from lmerge.temporal.windows.grid_group import GridGroup, starts_of
 from lmerge.temporal.windows.group import WindowEntry, WindowGroup, WindowRules
 from lmerge.temporal.windows.kinds import CountWindows, Hopping, Sessions, Snapshots, WindowKind
+from lmerge.temporal.windows.module import IncrementalModule
 from lmerge.temporal.windows.policies import Form, Stamp
 from lmerge.temporal.windows.ready import ReadyWindows
 from lmerge.temporal.windows.session_group import SessionGroup
@@ -76,6 +77,9 @@ class WindowOperator(SkippingOperator):
         self._by_mark, self._by_stable = Calendar(), Calendar()
         self._open: SortedList[int] = SortedList()
         self._ready = ReadyWindows(rules)
+        # Whether new events can be applied by window: if a state reads rows alone, or there is none and no end matters.
+        reads_more = rules.module.reads_events if isinstance(rules.module, IncrementalModule) else rules.sees_ends
+        self._takes_rows = isinstance(rules.kind, Hopping) and not reads_more
         if rules.keeps_empty:
             assert key_of is None, "groups without events are not there"
             self._groups[()] = self._going_on[()] = GROUPS[type(rules.kind)]((), rules)
@@ -83,12 +87,11 @@ class WindowOperator(SkippingOperator):
     def _step(self, deltas: Sequence[Delta]) -> Delta:
         (delta,) = deltas
         self._move_time(delta)
-        for change in delta.changes:
-            group = self._group(change.row)
-            group.apply(change, self._begun)
-            self._touch(group, change.sync_time)
-            if group.goes_on(self._begun):
-                self._going_on[group.key] = group
+        if not self._inserted(delta.changes):
+            for change in delta.changes:
+                group = self._group(change.row)
+                group.apply(change, self._begun)
+                self._changed(group, change.sync_time)
         if self._mark == INF and isinstance(self._rules.kind, Hopping):
             self._end_grid()
         self._touch_due()
@@ -246,6 +249,31 @@ class WindowOperator(SkippingOperator):
             self._touch(group)
 
     # Groups.
+
+    def _inserted(self, changes: Sequence[Change]) -> bool:
+        """Apply new events by group and window, or return False if each must be applied by itself."""
+        if not (self._takes_rows and changes and all(old == vs < new for _, vs, old, new in changes)):
+            return False
+        inserts = {(): changes} if self._key_of is None else _by_key(changes, self._key_of)
+        found: list[tuple[GridGroup, Sequence[Change], Mapping[int, Sequence[Values]]]] = []
+        for key, some in inserts.items():
+            group = self._groups.get(key) or GridGroup(key, self._rules)
+            assert isinstance(group, GridGroup)
+            windows = group.rows_by_window(some, self._begun)
+            if windows is None:
+                return False
+            found.append((group, some, windows))
+        for group, some, rows in found:
+            self._groups[group.key] = group
+            group.insert(some, rows, self._begun)
+            self._changed(group, min(change.vs for change in some))
+        return True
+
+    def _changed(self, group: WindowGroup, sync_time: int) -> None:
+        """Note that events of a group have changed from ``sync_time`` on."""
+        self._touch(group, sync_time)
+        if group.goes_on(self._begun):
+            self._going_on[group.key] = group
 
     def _group(self, row: Values) -> WindowGroup:
         key = () if self._key_of is None else self._key_of(row)
@@ -407,6 +435,18 @@ class WindowOperator(SkippingOperator):
         # Then every window that could be emitted at or before ``at`` has ended.
         last = at - kind.size + 1 if stamp is Stamp.POINT_AT_END else at
         return kind.start_above(last) - kind.hop + kind.size
+
+
+def _by_key(changes: Sequence[Change], key_of: Callable[[Values], Values]) -> dict[Values, list[Change]]:
+    """Return changes by the key of their group, in the order in which groups come."""
+    found: dict[Values, list[Change]] = {}
+    for change in changes:
+        key = key_of(change.row)
+        if key in found:
+            found[key].append(change)
+        else:
+            found[key] = [change]
+    return found
 
 
 def _up_to(calendar: Calendar, t: int) -> list[Node]:
