@@ -11,14 +11,16 @@ import pytest
 
 import lmerge.temporal as lt
 from lmerge.temporal.plan.grouped import Grouped
+from lmerge.temporal.plan.properties import explain
 from lmerge.temporal.windows.policies import Form
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "temporal.md").read_text()
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "temporal.md").read_text()
 SNIPPETS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
 def test_the_page_has_snippets() -> None:
-    assert len(SNIPPETS) == 5
+    assert len(SNIPPETS) == 6
 
 
 @pytest.mark.parametrize("snippet", SNIPPETS[1:], ids=range(1, len(SNIPPETS)))
@@ -36,3 +38,27 @@ def test_every_form_and_every_kind_of_window_is_on_the_page() -> None:
 def test_operators_that_are_named_are_there() -> None:
     for name in re.findall(r"`(\w+)`", PAGE.partition("Operators that go")[2].partition("## Windows")[0]):
         assert hasattr(lt.Stream, name) or name in ("how", "by"), name
+
+
+def test_the_picture_of_the_flights_is_what_its_snippet_makes() -> None:
+    (snippet,) = (snippet for snippet in SNIPPETS if "picture = " in snippet)
+    made: dict[str, str] = {}
+    exec(snippet, made)
+    assert made["picture"] == (ROOT / "docs/img/flights-plans.svg").read_text()
+
+
+def test_the_three_plans_side_by_side_are_what_explain_shows() -> None:
+    (snippet,) = (snippet for snippet in SNIPPETS if "algorithm_of" in snippet)
+    named: dict[str, lt.WindowedStream] = {}
+    exec(snippet.partition("for plan")[0], named)
+    hours, by_origin = named["hours"], named["by_origin"]
+    plans = (hours.agg(n=lt.count()), by_origin.agg(n=lt.count()), hours.agg(n=lt.count(), form="eager"))
+    shown = [explain(plan.node).splitlines() for plan in plans]
+    rows = [
+        ("the source promises", 1, "    promises "),
+        ("the windows promise", 3, "    promises "),
+        ("algorithm", 4, "algorithm "),
+    ]
+    for title, line, begin in rows:
+        (cells,) = (row.split(" | ")[1:] for row in PAGE.splitlines() if row.startswith(f"| {title} |"))
+        assert [begin + cell.removesuffix(" |") for cell in cells] == [lines[line] for lines in shown]

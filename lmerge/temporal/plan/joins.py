@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
+from lmerge.temporal.durations import show_duration
 from lmerge.temporal.errors import PlanError
 from lmerge.temporal.expressions.binding import BoundExpression, BoundProjection, bind, bind_all
 from lmerge.temporal.expressions.json_format import node_from_json, node_to_json
@@ -171,7 +172,7 @@ class AsOfJoinNode(PairingNode):
     @property
     def shown(self) -> str:
         on = f" on {' and '.join(self.shown_keys())}" if self.keys else ""
-        within = "" if self.within is None else f", within {self.within}"
+        within = "" if self.within is None else f", within {show_duration(self.within)}"
         return f"{'left' if self.is_outer else 'inner'} as-of join{on}{within}"
 
     def operator(self, name: str) -> PlanOperator:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from lmerge.temporal.durations import show_duration
 from lmerge.temporal.expressions.binding import BoundProjection, bind_all
 from lmerge.temporal.expressions.json_format import node_from_json, node_to_json
 from lmerge.temporal.expressions.printing import shown
@@ -48,7 +49,7 @@ class EdgesNode(PlanNode):
     @property
     def shown(self) -> str:
         by = f" by {', '.join(map(shown, self.by))}" if self.by else ""
-        lasts = "" if self.lasts is None else f", for {self.lasts} at most"
+        lasts = "" if self.lasts is None else f", for {show_duration(self.lasts)} at most"
         ties = "" if self.ties is SampleTies.LAST else ", without ties"
         return f"edges{by}{lasts}{ties}"
 

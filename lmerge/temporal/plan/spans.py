@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
+from lmerge.temporal.durations import show_duration
 from lmerge.temporal.errors import PlanError
 from lmerge.temporal.expressions.binding import BoundExpression, BoundProjection, bind, bind_all
 from lmerge.temporal.expressions.json_format import node_from_json, node_to_json
@@ -155,7 +156,7 @@ class LifetimeNode(SpanNode):
 
     @property
     def shown(self) -> str:
-        return f"{self.alteration} {self.amount}"
+        return f"{self.alteration} {show_duration(self.amount)}"
 
     @property
     def part(self) -> SpanPart:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from lmerge.core.properties import parse_properties
+from lmerge.temporal.durations import DAY, HOUR, MINUTE, SECOND
 from lmerge.temporal.errors import PlanError
 from lmerge.temporal.expressions.surface import Expression, Operand, col, node_of
 from lmerge.temporal.expressions.tree import ColumnReference
@@ -39,11 +40,6 @@ from lmerge.temporal.plan.sources import SourceNode, SourceShape
 from lmerge.temporal.plan.spans import FilterNode, LifetimeNode, SelectNode, UnionNode
 from lmerge.temporal.windows.kinds import CountedEnd
 from lmerge.wire.schema import Schema, SchemaLike, parse_schema
-
-SECOND: Final = 1_000_000
-MINUTE: Final = 60 * SECOND
-HOUR: Final = 60 * MINUTE
-DAY: Final = 24 * HOUR
 
 __all__ = (
     "DAY",

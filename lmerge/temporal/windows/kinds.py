@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from lmerge.core.elements import INF, NEG_INF, show_time
 from lmerge.errors import UsageError
+from lmerge.temporal.durations import show_duration
 from lmerge.temporal.values import show_values
 
 
@@ -76,8 +77,8 @@ class Hopping:
         """The window as text."""
         since = "" if self.since is None else f", since {show_time(self.since)}"
         if self.size == self.hop:
-            return f"tumbling({self.size}{since})"
-        return f"hopping({self.size}, every {self.hop}{since})"
+            return f"tumbling({show_duration(self.size)}{since})"
+        return f"hopping({show_duration(self.size)}, every {show_duration(self.hop)}{since})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +130,7 @@ class Sessions:
     @property
     def shown(self) -> str:
         """The window as text."""
-        return f"sessions({self.gap})"
+        return f"sessions({show_duration(self.gap)})"
 
 
 WindowKind: TypeAlias = Hopping | Snapshots | CountWindows | Sessions
