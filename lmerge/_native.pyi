@@ -338,6 +338,19 @@ class ColumnForm:
         start and end of each, as int64. Raises TypeError, ValueError if they are not.
         """
 
+    def elements(self, batches: Sequence[ColumnBatch]) -> Columns | None:
+        """Return the elements of batches in their order, or None if they are refused: then Python writes them."""
+
+@final
+class ColumnTable:
+    """The table of a result: what its batches add up to. One call at a time; the GIL is released."""
+
+    def __init__(self, form: ColumnForm) -> None: ...
+    def apply(self, batch: ColumnBatch) -> None:
+        """Take a batch of the result."""
+    def events(self) -> ColumnBatch:
+        """Return the events as inserts, by start, row and end."""
+
 @final
 class ColumnBatch:
     """An immutable batch of changes as columns, with the stable point and the watermark behind them: a ``Delta``."""
@@ -351,6 +364,10 @@ class ColumnBatch:
     def __len__(self) -> int: ...
     def marked(self, mark: int | None) -> ColumnBatch:
         """Return the same batch with another watermark."""
+    def part(self, first: int, count: int) -> ColumnBatch:
+        """Return changes from ``first`` on, without stable point and watermark, and without a copy."""
+    def in_order(self, count: int) -> list[ColumnBatch]:
+        """Return inserts as the batches of a source that ends: by start, each with the stable point that is allowed."""
     def changes(self) -> list[tuple[Any, int, int, int]]:
         """Return the changes as (row, vs, old, new)."""
     def rows(self) -> ArrowBatch:

@@ -18,6 +18,7 @@ from typing import Any, Final, TypeAlias
 from lmerge.core.elements import INF, NEG_INF
 from lmerge.replica.pacing import PaceClock
 from lmerge.replica.sources.declared import Chunk, PhysicalSource, Position, SourceReader
+from lmerge.temporal.columns import ColumnDelta
 from lmerge.temporal.running import Item
 
 # Chunks that a thread reads ahead: enough to hide the cost of reading, few enough to slow the sender down.
@@ -65,27 +66,42 @@ class SourceFeed(ABC):
             if following is None:
                 return None
             self._chunk, self._latest = following, following.latest
-            self._taken, self._passes_over = min(self._passes_over, len(following.items)), 0
+            # Chunks of a run before can have been longer: in columns, or of another version.
+            self._taken = min(self._passes_over, len(following.items))
+            self._passes_over -= self._taken
         if self.has_ended or self._chunk is None:
             return None
         return self._at if self._taken == len(self._chunk.items) else self._release(self._chunk, self._taken)
 
-    def take(self, limit: int, clock: PaceClock | None) -> list[Item]:
+    def take(self, limit: int, clock: PaceClock | None) -> list[Item] | ColumnDelta:
         """Return the next items, at most ``limit``, which are released by now. ``next_release`` has returned a time."""
         chunk, begin = self._chunk, self._taken
         assert chunk is not None
         now = INF if clock is None else clock.now()
-        while self._taken < min(len(chunk.items), begin + limit):
+        end = min(len(chunk.items), begin + limit)
+        if isinstance(chunk.items, list):
+            items = chunk.items[begin : self._take_released(chunk, end, now)]
+            self.has_ended = bool(items) and items[-1] == INF
+            found: list[Item] | ColumnDelta = items
+        else:
+            if clock is not None:
+                end = begin + chunk.items.released(begin, end, now)
+            if end > begin:
+                self._at, self._taken = max(self._at, chunk.items.latest_release(begin, end)), end
+            found = chunk.items.part(begin, end)
+        self.items += len(found)
+        self.taken_s = time.monotonic()
+        return found
+
+    def _take_released(self, chunk: Chunk, end: int, now: int) -> int:
+        """Take items up to ``end`` that are released by ``now``; return the place behind them."""
+        while self._taken < end:
             at = self._release(chunk, self._taken)
             if at > now:
                 break
             self._at = max(self._at, at)
             self._taken += 1
-        items = chunk.items[begin : self._taken]
-        self.items += len(items)
-        self.taken_s = time.monotonic()
-        self.has_ended = bool(items) and items[-1] == INF
-        return items
+        return self._taken
 
     def fast_forward(self, t: int) -> None:
         """Learn that no event is needed that ends before ``t``."""
@@ -96,6 +112,8 @@ class SourceFeed(ABC):
         """Return how many of the next items come before an event that is needed; 0: none of them is an event."""
         if self._needed_from == NEG_INF or self._chunk is None:
             return 0
+        if not isinstance(self._chunk.items, list):
+            return self._chunk.items.unneeded(self._taken, self._needed_from)
         count, has_events = 0, False
         for item in islice(self._chunk.items, self._taken, None):
             if not isinstance(item, int):
@@ -124,6 +142,8 @@ class SourceFeed(ABC):
     def _release(self, chunk: Chunk, at: int) -> int:
         if chunk.releases is not None:
             return chunk.releases[at]
+        if not isinstance(chunk.items, list):
+            return chunk.items.release(at)
         item = chunk.items[at]
         if isinstance(item, int):
             return item if item < INF else self._at

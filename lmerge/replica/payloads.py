@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from lmerge.core.batch import Batch, BatchBuilder
+from lmerge.core.batch import AnyBatch, BatchBuilder
 from lmerge.core.elements import ADJUST, INSERT, STABLE
 from lmerge.errors import UsageError
 from lmerge.temporal.changes import Delta
+from lmerge.temporal.columns import AnyDelta, as_rows
 from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.running import ElementWriter
 
@@ -22,8 +23,11 @@ class RawWriter(ElementWriter):
             raise UsageError(f"raw payloads are one column of string or bytes, and the plan gives ({node.schema})")
         self._is_text = kinds == ["string"]
 
-    def batch(self, deltas: Sequence[Delta]) -> Batch:
+    def batch(self, deltas: Sequence[AnyDelta]) -> AnyBatch:
         """Return the elements of batches in their order."""
+        return self._of_rows(map(as_rows, deltas))
+
+    def _of_rows(self, deltas: Iterable[Delta]) -> AnyBatch:
         builder = BatchBuilder()
         rows, is_text = builder.rows, self._is_text
         for changes, stable, _ in deltas:

@@ -32,7 +32,7 @@ from lmerge.replica.pacing import PaceClock, ReplayPace, SharedClock
 from lmerge.replica.payloads import RawWriter
 from lmerge.replica.query import Query, settings_of, sources_of
 from lmerge.replica.sources.declared import IdleRule, PhysicalSource, SourceContext
-from lmerge.temporal.changes import Delta
+from lmerge.temporal.columns import AnyDelta
 from lmerge.temporal.plan.properties import derive
 from lmerge.temporal.plan.sources import SourceNode
 from lmerge.temporal.running import ElementWriter, QueryRun
@@ -41,7 +41,7 @@ from lmerge.wire.names import check_name
 # A step takes about so long, and so does feedback until it has an effect.
 STEP_S: Final = 0.02
 STEP_ITEMS_FIRST: Final = 64
-STEP_ITEMS_MAX: Final = 4_096
+STEP_ITEMS_MAX: Final = 65_536
 # By so much per step the longest time of an item is forgotten.
 FORGET: Final = 0.98
 # A run that waits for its sources checks so often whether one is idle, or is to be stopped.
@@ -192,7 +192,7 @@ class ReplicaRun:
             if feed is not None:
                 self._step(feed)
             elif all(feed.has_ended for feed in self.feeds):
-                self._publish(self.query.end())
+                self._publish(self.query.end_columns())
                 return True
             elif not self._pass_idle():
                 self._wake.wait(wait_s)
@@ -283,8 +283,9 @@ class ReplicaRun:
     def _opened(self, node: SourceNode, source: PhysicalSource) -> SourceFeed:
         may_skip = source.progress is None or source.progress.is_exact_over_gaps or ORDERED in node.promises
         position = None if self._begun is None else self._begun.positions.get(node.label)
-        live = None if position is None else self.query.entrances[node.label].live
-        context = SourceContext(node.label, node.schema, may_skip, live, self.options.security)
+        entrance = self.query.entrances[node.label]
+        live = None if position is None else entrance.live
+        context = SourceContext(node.label, node.schema, may_skip, live, self.options.security, entrance.has_columns)
         reader = source.open(context, opened_at(source, position)[0])
         return feed_of(node.label, source, reader, position, self._wake)
 
@@ -323,14 +324,15 @@ class ReplicaRun:
         began_s = time.monotonic()
         latest = feed.take_latest()
         if latest is not None:
-            self._publish(self.query.advance(feed.name, latest))
+            self._publish(self.query.advance_columns(feed.name, latest))
             return
         unneeded = feed.count_unneeded()
         if unneeded:  # the plan leaves them out, so their time tells nothing of what the others will take
-            self._publish(self.query.take(feed.name, feed.take(min(unneeded, STEP_ITEMS_MAX), self.clock)))
+            items = feed.take(min(unneeded, STEP_ITEMS_MAX), self.clock)
+            self._publish(self.query.take_columns(feed.name, items))
             return
         items = feed.take(self._step_items, self.clock)
-        steps = self.query.take(feed.name, items)
+        steps = self.query.take_columns(feed.name, items)
         self._fit_step(time.monotonic() - began_s, len(items))
         self._publish(steps)
 
@@ -350,7 +352,7 @@ class ReplicaRun:
                 continue
             latest = self._clock_now() if progress.idle is IdleRule.CLOCK else self._latest_of_others(feed)
             if latest is not None and latest > self.query.entrances[feed.name].mark:
-                steps = self.query.advance(feed.name, latest)
+                steps = self.query.advance_columns(feed.name, latest)
                 self._publish(steps)
                 moved = moved or bool(steps)
         return moved
@@ -371,7 +373,7 @@ class ReplicaRun:
         assert self.publisher is not None, "the run was not opened"
         return self.publisher
 
-    def _publish(self, steps: Iterable[Mapping[str, Delta]]) -> None:
+    def _publish(self, steps: Iterable[Mapping[str, AnyDelta]]) -> None:
         batch = self._writer.batch([step[self.plan] for step in steps])
         if batch.count:
             self._connected().publish(batch)

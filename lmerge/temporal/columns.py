@@ -6,7 +6,7 @@ A ``ColumnDelta`` is a ``Delta`` in another form. Where an operator in Python me
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from lmerge.temporal.changes import Change, Delta
@@ -40,6 +40,11 @@ def as_rows(delta: AnyDelta) -> Delta:
     if isinstance(delta, Delta):
         return delta
     return Delta([Change._make(change) for change in delta.changes()], delta.stable, delta.mark)
+
+
+def rows_of_steps(steps: Sequence[Mapping[str, AnyDelta]]) -> list[dict[str, Delta]]:
+    """Return the batches of results, step by step, as rows."""
+    return [{name: as_rows(found) for name, found in step.items()} for step in steps]
 
 
 class ColumnOperator(PlanOperator):

@@ -1,7 +1,7 @@
 """A query that runs: its sources' entrances, its operators, and its results as batches of elements.
 
 ``QueryRun`` is pure: it takes items, and returns batches. ``lmerge.replica`` connects it to files, sockets and merges.
-``collect`` runs a query over history, at full speed, with the same table as a live run has in the end.
+``arrow_tables`` runs a query over history, at full speed, with the same table as a live run has in the end.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from lmerge.core.elements import INF, NEG_INF
 from lmerge.core.engines.selection import AUTO
 from lmerge.errors import LmergeError, UsageError
 from lmerge.temporal.changes import NOTHING_CHANGES, Delta, Lifetime
-from lmerge.temporal.columns import AnyDelta, as_rows
+from lmerge.temporal.columns import AnyDelta, ColumnDelta, as_rows, rows_of_steps
 from lmerge.temporal.entrance import StreamEntrance
 from lmerge.temporal.errors import PlanError, SnapshotDamaged
 from lmerge.temporal.graph import stepped
@@ -43,7 +43,7 @@ from lmerge.temporal.values import order_key
 if TYPE_CHECKING:
     from lmerge.wire.arrow import ArrowRows
 
-__all__ = ("MAIN", "AttachedQuery", "ElementWriter", "Item", "QueryRun", "ResultTable", "SourceSettings", "collect")
+__all__ = ("MAIN", "AttachedQuery", "ElementWriter", "Item", "QueryRun", "ResultTable", "SourceSettings")
 
 MAIN: Final = "main"
 
@@ -124,12 +124,18 @@ class QueryRun:
         Raises UsageError for a source that the plan does not have, and InputViolation for an item that is not legal.
         The queries cannot go on after an error.
         """
-        return [self._step(source, delta) for delta in self._entrance(source).batches(items)]
+        return rows_of_steps(self.take_columns(source, items))
+
+    def take_columns(self, source: str, given: Iterable[Item] | ColumnDelta) -> list[dict[str, AnyDelta]]:
+        """Take items, or a batch as columns, as ``take``; return batches in the form in which they were computed."""
+        entrance = self._entrance(source)
+        taken = entrance.batches(given) if isinstance(given, Iterable) else entrance.take_columns(given)
+        return [self._stepped(source, delta) for delta in taken]
 
     def take_arrow(
         self, source: str, rows: ArrowRows, stable: int | None = None, *, vs: str = "vs", ve: str = "ve"
     ) -> list[dict[str, AnyDelta]]:
-        """Take a table of inserts, and ``stable`` behind them, as ``take``; return batches in their own form.
+        """Take a table of inserts, and ``stable`` behind them, as ``take_columns``.
 
         ``vs``, ``ve``: as in ``collect_arrow``. Raises UsageError, InvalidRow for a table that does not fit.
         """
@@ -145,7 +151,11 @@ class QueryRun:
 
         For a source that is idle, or that has left out events after feedback (``StreamEntrance.advance``).
         """
-        return [self._step(source, delta) for delta in self._entrance(source).advance(latest)]
+        return rows_of_steps(self.advance_columns(source, latest))
+
+    def advance_columns(self, source: str, latest: int) -> list[dict[str, AnyDelta]]:
+        """Do as ``advance``, and return the batches in the form in which they were computed."""
+        return [self._stepped(source, delta) for delta in self._entrance(source).advance(latest)]
 
     def _entrance(self, source: str) -> StreamEntrance:
         self._check_left()
@@ -156,11 +166,12 @@ class QueryRun:
 
     def end(self) -> list[dict[str, Delta]]:
         """Let every source end that has not ended, and return what follows."""
-        names = [*self.entrances]
-        return [step for name in names if name in self.entrances for step in self.take(name, [INF])]
+        return rows_of_steps(self.end_columns())
 
-    def _step(self, source: str, delta: AnyDelta) -> dict[str, Delta]:
-        return {name: as_rows(found) for name, found in self._stepped(source, delta).items()}
+    def end_columns(self) -> list[dict[str, AnyDelta]]:
+        """Do as ``end``, and return the batches in the form in which they were computed."""
+        names = [*self.entrances]
+        return [step for name in names if name in self.entrances for step in self.take_columns(name, [INF])]
 
     def _stepped(self, source: str, delta: AnyDelta) -> dict[str, AnyDelta]:
         self._steps += 1
@@ -480,20 +491,3 @@ class QueryRun:
                 self._tables[part.result].restore(kept)
         self._needed = dict(snapshot["needed"])
         self._rebuild()
-
-
-def collect(
-    node: PlanNode, history: Mapping[str, Iterable[Item]], settings: Mapping[str, SourceSettings] | None = None
-) -> list[Lifetime]:
-    """Run a query over what its sources have, to their end; return its events by start and row.
-
-    Sources are read one after the other. Raises what ``QueryRun.take`` does.
-    """
-    run, table = QueryRun({"result": node}, settings), ResultTable()
-    for name, items in history.items():
-        for step in run.take(name, items):
-            table.apply(step["result"])
-    for step in run.end():
-        table.apply(step["result"])
-    key = order_key(node.schema)
-    return sorted(table.events.elements(), key=lambda event: (event.vs, key(event.row), event.ve))

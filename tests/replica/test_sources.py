@@ -55,7 +55,9 @@ def read(feed: SourceFeed, limit: int = 4096, most: int = 10**9) -> list[Item]:
     with closing(feed):
         while not feed.has_ended and len(items) < most:
             if feed.next_release() is not None:
-                items += feed.take(min(limit, most - len(items)), None)
+                taken = feed.take(min(limit, most - len(items)), None)
+                assert isinstance(taken, list)
+                items += taken
     return items
 
 
@@ -328,8 +330,10 @@ def test_a_row_group_that_ends_when_it_is_needed_is_read(
     feed.reader.fast_forward(needed_from)
     while feed.next_release() is not None and feed.take_latest() is not None:
         pass
-    (change,) = feed.take(1, None)
+    taken = feed.take(1, None)
     feed.close()
+    assert isinstance(taken, list)
+    (change,) = taken
     assert isinstance(change, Change)
     assert change.vs == first
     assert feed.reader.parts_skipped == first // 200

@@ -35,6 +35,7 @@ def published(plan: str, source: FlightNewsSource) -> Tdb:
     stream = PLANS[plan].stream
     run, writer, table = QueryRun({plan: stream.node}), RawWriter(stream.node), Tdb(plan)
     for chunk in source.open(CONTEXT, None).chunks():
+        assert isinstance(chunk.items, list)
         for step in run.take(SOURCE, chunk.items):
             table.apply_batch(writer.batch([step[plan]]))
     assert table.stable_point == INF

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
+from history_world import collect
 from temporal_world import Item, random_stream
 
 from lmerge.core.elements import INF
@@ -16,7 +17,7 @@ from lmerge.temporal.changes import Lifetime
 from lmerge.temporal.plan.properties import derive
 from lmerge.temporal.plan.stream import Stream, aggregate, count, source
 from lmerge.temporal.row_forms import RowForms
-from lmerge.temporal.running import ElementWriter, QueryRun, collect
+from lmerge.temporal.running import ElementWriter, QueryRun
 from lmerge.temporal.windows.policies import Form
 
 ROWS = ((0, 0), (0, 1), (1, 0), (1, 2))

@@ -7,6 +7,7 @@ from collections import Counter
 from decimal import Decimal
 
 import pytest
+from history_world import collect
 from temporal_world import StreamTable, random_stream
 from typed_rows import EVERY_TYPE, TYPED_ROWS
 
@@ -18,7 +19,7 @@ from lmerge.temporal.entrance import LatePolicy, ProgressRule
 from lmerge.temporal.expressions.surface import col
 from lmerge.temporal.plan.stream import Stream, count, source
 from lmerge.temporal.row_forms import RowForms
-from lmerge.temporal.running import ElementWriter, QueryRun, ResultTable, SourceSettings, collect
+from lmerge.temporal.running import ElementWriter, QueryRun, ResultTable, SourceSettings
 from lmerge.temporal.windows.policies import Form
 from lmerge.wire.rows import RowCodec
 from lmerge.wire.schema import parse_schema

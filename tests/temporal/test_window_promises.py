@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import plan_modules  # noqa: F401  (it registers its modules)
 import pytest
+from history_world import collect
 from temporal_world import StreamTable, cut, random_stream
 
 from lmerge.core.elements import INF, NEG_INF
@@ -27,7 +28,7 @@ from lmerge.temporal.plan.compiling import compile_plan
 from lmerge.temporal.plan.properties import algorithm_of, derive, explain
 from lmerge.temporal.plan.stream import Stream, WindowedStream, count, module, source
 from lmerge.temporal.row_forms import RowForms
-from lmerge.temporal.running import ElementWriter, collect
+from lmerge.temporal.running import ElementWriter
 from lmerge.temporal.windows.policies import Form
 from lmerge.wire.schema import SchemaLike
 

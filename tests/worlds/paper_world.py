@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 
+from history_world import collect
 from temporal_world import Item, StreamTable
 
 from lmerge.core.elements import INF, show_time
 from lmerge.temporal.changes import Change, Delta, Lifetime
 from lmerge.temporal.graph import OperatorGraph
 from lmerge.temporal.plan.stream import Stream, source
-from lmerge.temporal.running import QueryRun, collect
+from lmerge.temporal.running import QueryRun
 from lmerge.temporal.values import Values
 
 

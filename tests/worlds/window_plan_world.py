@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
+from history_world import collect
 from module_world import CountsByValue, Distinct, Latest, Ranked, RunningCount, Spread, Total, Weighted, WeightedTotal
 
 from lmerge.temporal.changes import Change, Lifetime
@@ -15,7 +16,7 @@ from lmerge.temporal.modules.properties import Properties, TimedRow, Window
 from lmerge.temporal.modules.registry import MODULES
 from lmerge.temporal.plan.compiling import compile_plan
 from lmerge.temporal.plan.stream import Stream, source
-from lmerge.temporal.running import QueryRun, collect
+from lmerge.temporal.running import QueryRun
 from lmerge.testing.example_modules import FollowedBy, MyAverage, MyTimeWeightedAverage
 from lmerge.wire.schema import SchemaLike
 

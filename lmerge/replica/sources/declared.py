@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from dataclasses import fields as fields_of
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from lmerge.client import Security
 from lmerge.core.elements import NEG_INF
@@ -21,6 +21,9 @@ from lmerge.temporal.open_events import OpenEvents
 from lmerge.temporal.running import Item
 from lmerge.text_enum import TextEnum
 from lmerge.wire.schema import Schema
+
+if TYPE_CHECKING:
+    from lmerge.replica.sources.column_items import ColumnItems
 
 Position = Any
 """Where a reader is, as a JSON value. None: at the beginning, or a source that cannot seek."""
@@ -89,7 +92,7 @@ class Chunk(NamedTuple):
     ``latest``: events were left out here after feedback, the latest of which began then.
     """
 
-    items: list[Item]
+    items: list[Item] | ColumnItems
     begin: Position
     end: Position
     releases: list[int] | None = None
@@ -128,7 +131,8 @@ class SourceReader(ABC):
 class SourceContext(NamedTuple):
     """What a source is opened with. ``may_skip``: to leave out events changes nothing about the others.
 
-    ``live``: the live events of a stream that goes on from a checkpoint.
+    ``live``: the live events of a stream that goes on from a checkpoint. ``as_columns``: all that reads the stream
+    takes columns of the native core, so a source that has columns need not make rows.
     """
 
     name: str
@@ -136,6 +140,7 @@ class SourceContext(NamedTuple):
     may_skip: bool = False
     live: OpenEvents | None = None
     security: Security | None = None
+    as_columns: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

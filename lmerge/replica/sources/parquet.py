@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from lmerge.core.elements import INF, NEG_INF
 from lmerge.errors import InvalidRow, UsageError
 from lmerge.replica.sources.arrow_rows import ArrowRows
+from lmerge.replica.sources.column_items import column_items
 from lmerge.replica.sources.declared import Chunk, Position, SourceContext, SourceReader
 from lmerge.replica.sources.line_files import FileSource
 from lmerge.replica.sources.row_changes import RowChanges, shape_of
 from lmerge.replica.sources.value_forms import python_value, time_of
 
 ROWS_PER_BATCH: Final = 4_096
+# Without an object per row so many cost less time, and what a batch costs by itself does not count.
+ROWS_PER_BATCH_OF_COLUMNS: Final = 65_536
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,9 +54,12 @@ class ParquetReader(SourceReader):
         except BaseException:
             self._file.close()
             raise
-        self._problems = (OSError, pa.ArrowException)
+        self._problems = (OSError, pa.ArrowException, ValueError, OverflowError)
         self._position: tuple[int, int] = tuple(position) if position else (0, 0)
         self._may_skip = context.may_skip
+        self._schema = context.schema
+        self._batch_rows = ROWS_PER_BATCH_OF_COLUMNS if context.as_columns else ROWS_PER_BATCH
+        self._as_columns = context.as_columns
         self._needed_from = NEG_INF
 
     def fast_forward(self, t: int) -> None:
@@ -85,15 +91,24 @@ class ParquetReader(SourceReader):
     def _group(self, rows: ArrowRows, group: int, begin: int, first: int) -> Iterator[Chunk]:
         at = 0
         try:
-            for batch in self._file.iter_batches(ROWS_PER_BATCH, [group], [*self._changes.needed]):
+            for batch in self._file.iter_batches(self._batch_rows, [group], [*self._changes.needed]):
                 skipped = min(max(begin - at, 0), batch.num_rows)
                 left, start = batch.slice(skipped), at + skipped
                 at += batch.num_rows
                 if left.num_rows:
-                    items, releases = rows.changes(left, _places(first + start))
-                    yield Chunk(items, [group, start], [group, at], releases)
+                    yield self._chunk(rows, left, (group, start), first + start)
         except self._problems as problem:
             raise InvalidRow(f"{self._changes.source}, row group {group} cannot be read: {problem}") from None
+
+    def _chunk(self, rows: ArrowRows, batch: Any, begin: tuple[int, int], place: int) -> Chunk:
+        """Return the rows of a batch, of which the first is row ``place`` of the file."""
+        group, start = begin
+        position, end = [group, start], [group, start + batch.num_rows]
+        columns = column_items(self._schema, self._changes.shape, batch) if self._as_columns else None
+        if columns is not None:
+            return Chunk(columns, position, end)
+        items, releases = rows.changes(batch, _places(place))
+        return Chunk(items, position, end, releases)
 
     def _latest_if_unneeded(self, group: int) -> int | None:
         """Return the latest start of a row group of which no event is needed, or None if it must be read."""

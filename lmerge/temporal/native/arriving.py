@@ -38,6 +38,18 @@ def column_inserts(source: SourceNode, rows: Any, vs: str, ve: str, stable: int 
     return None if columns is None else column_form(source.schema).inserts(columns, times, stable)
 
 
+def lasting_inserts(schema: Schema, rows: Any, starts: Any, ends: Any) -> ColumnBatch | None:
+    """Return the rows of a record batch as inserts, or None if they are refused.
+
+    ``rows``: its columns are those of the schema, in its order; ``starts``, ``ends``: of each row, int64.
+    """
+    if not pc.all(pc.less(starts, ends)).as_py():
+        return None
+    columns = _canonical(schema, rows)
+    times = pa.record_batch([starts, ends], names=["vs", "ve"])
+    return None if columns is None else column_form(schema).inserts(columns, times)
+
+
 def _one_batch(rows: Any) -> Any:
     if isinstance(rows, pa.RecordBatch):
         return rows
@@ -84,7 +96,17 @@ def _canonical(schema: Schema, rows: Any) -> Any:
 
 def _is_direct(column: Column, values: Any, needed: Any) -> bool:
     has_all = column.nullable or not values.null_count
-    return column.type in _DIRECT and column.round_digits is None and values.type == needed and has_all
+    is_fit = column.type in _DIRECT and column.round_digits is None and values.type == needed and has_all
+    return is_fit and (column.type != "string" or _is_text(values))
+
+
+def _is_text(values: Any) -> bool:
+    """Whether all is UTF-8: files may have other bytes in columns of text."""
+    try:
+        values.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def _has_floats_inside(column: Column) -> bool:

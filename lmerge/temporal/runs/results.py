@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from lmerge.core.batch import Batch, BatchBuilder
+from lmerge.core.batch import AnyBatch, BatchBuilder
 from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF, STABLE
 from lmerge.temporal.changes import Delta, Lifetime
+from lmerge.temporal.columns import AnyDelta, as_rows
 from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.row_forms import RowForms
 from lmerge.text_enum import TextEnum
@@ -53,10 +54,22 @@ class ElementWriter:
     """Makes batches of elements, as a publisher takes them, of the batches of a result."""
 
     def __init__(self, node: PlanNode) -> None:
+        self._schema = node.schema
         self._forms = RowForms(node.schema)
 
-    def batch(self, deltas: Sequence[Delta]) -> Batch:
-        """Return the elements of batches in their order."""
+    def batch(self, deltas: Sequence[AnyDelta]) -> AnyBatch:
+        """Return the elements of batches in their order: as columns of the core where the batches are columns."""
+        given = [delta for delta in deltas if not delta.is_empty]
+        columns = [delta for delta in given if not isinstance(delta, Delta)]
+        if columns and len(columns) == len(given):
+            from lmerge.temporal.native.writing import element_columns
+
+            found = element_columns(self._schema, columns)
+            if found is not None:
+                return found
+        return self._of_rows(map(as_rows, given))
+
+    def _of_rows(self, deltas: Iterable[Delta]) -> AnyBatch:
         builder = BatchBuilder()
         rows, payload = builder.rows, self._forms.payload
         for changes, stable, _ in deltas:

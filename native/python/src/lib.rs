@@ -36,7 +36,7 @@ mod _native {
     #[pymodule_export]
     use super::tdb::Tdb;
     #[pymodule_export]
-    use super::temporal::{ColumnBatch, ColumnEntrance, ColumnForm, Expressions, TemporalOperator};
+    use super::temporal::{ColumnBatch, ColumnEntrance, ColumnForm, ColumnTable, Expressions, TemporalOperator};
     #[pymodule_export]
     use super::wire::{Received, encode_publish, encode_subscribe, read_publish, read_subscribe};
 

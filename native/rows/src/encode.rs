@@ -1,6 +1,6 @@
 //! Encodes record batches to payloads, and to the batch of inserts that carries them.
 
-use arrow_array::{Array, StructArray};
+use arrow_array::{Array, ArrayRef, StructArray};
 use lmerge_core::columns::Columns;
 use lmerge_core::element::{INF, INSERT};
 
@@ -22,6 +22,14 @@ impl Payloads {
 
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
+    }
+
+    /// End a payload, which has the bytes since the end before. None if they are too many.
+    #[inline]
+    pub fn end_here(&mut self) -> Option<()> {
+        let end = u32::try_from(self.bytes.len()).ok()?; // the wire's ends have 32 bits
+        self.ends.extend_from_slice(&end.to_le_bytes());
+        Some(())
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
@@ -69,17 +77,22 @@ impl Schema {
             return None; // a row that is null itself: this is no record batch
         }
         let at = positions(&self.columns, batch.fields(), others)?;
-        let cells = |(column, at): (_, Option<usize>)| Cells::of(column, batch.column(at?), false);
-        let cells: Option<Vec<Cells>> = self.columns.iter().zip(at).map(cells).collect();
+        let columns: Option<Vec<_>> = at.into_iter().map(|at| Some(batch.column(at?).clone())).collect();
+        self.append_columns(&columns?, batch.len(), out)
+    }
+
+    /// Append the payloads of `count` rows, whose columns are those of the schema, in its order.
+    pub fn append_columns(&self, columns: &[ArrayRef], count: usize, out: &mut Payloads) -> Option<()> {
+        let cells = |(column, array)| Cells::of(column, array, false);
+        let cells: Option<Vec<Cells>> = self.columns.iter().zip(columns).map(cells).collect();
         let cells = cells?;
-        out.ends.reserve(4 * batch.len());
-        for row in 0..batch.len() {
+        out.ends.reserve(4 * count);
+        for row in 0..count {
             pack::array(&mut out.bytes, cells.len())?;
             for cells in &cells {
                 cells.write(row, &mut out.bytes)?;
             }
-            let end = u32::try_from(out.bytes.len()).ok()?; // the wire's ends have 32 bits
-            out.ends.extend_from_slice(&end.to_le_bytes());
+            out.end_here()?;
         }
         Some(())
     }

@@ -12,6 +12,7 @@
 //! | `settle` | an output's changes in their order, where they are columns |
 //! | `operator`, `operators` | what every operator is; those that are not windows |
 //! | `entrance`, `open_events` | where a stream enters a plan: checked, with its stable points and live events |
+//! | `history`, `elements` | a table of events as batches, and batches as a table or as elements of the wire |
 //! | `plain`, `plain_rows`, `failure` | state as plain values, and rows in it; what ends a step |
 //! | `calendar`, `sorted` | what is due at a stable; sorted multisets |
 //! | `windows`, `aggregates` | windows of every kind, and what is computed in them |
@@ -22,9 +23,11 @@ pub mod aggregates;
 pub mod batch;
 pub mod calendar;
 pub mod changes;
+pub mod elements;
 pub mod entrance;
 pub mod expressions;
 pub mod failure;
+pub mod history;
 pub mod limit;
 pub mod open_events;
 pub mod operator;

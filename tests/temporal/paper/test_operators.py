@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from history_world import collect
 from paper_world import PlanTrace, adjust, event, insert, names, numbers, result
 
 from lmerge.core.elements import INF, NEG_INF
@@ -13,7 +14,6 @@ from lmerge.temporal.expressions.surface import col
 from lmerge.temporal.plan.compiling import compile_plan
 from lmerge.temporal.plan.properties import derive
 from lmerge.temporal.plan.stream import Stream, aggregate, count, source
-from lmerge.temporal.running import collect
 
 
 def promises(stream: Stream) -> frozenset[str]:

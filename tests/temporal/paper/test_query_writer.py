@@ -9,6 +9,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 import pytest
+from history_world import collect
 from paper_modules import (
     followed_by,
     lifetimes_seen,
@@ -29,7 +30,6 @@ from lmerge.temporal.modules.functions import aggregate as aggregate_of
 from lmerge.temporal.plan.json_format import plan_from_json, plan_to_json
 from lmerge.temporal.plan.stream import Stream, aggregate, count, method_of, module, source
 from lmerge.temporal.row_forms import RowForms
-from lmerge.temporal.running import collect
 
 READINGS = {"id": "int", "value": "int"}
 CALLS: list[int] = []

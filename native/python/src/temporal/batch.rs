@@ -1,16 +1,20 @@
 //! Batches of changes as columns, from and to Python.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow_array::{Array, Int64Array, RecordBatch, StructArray};
 use arrow_schema::{DataType, Field, Schema};
 use lmerge_temporal::RowSchema;
 use lmerge_temporal::batch::Batch;
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use lmerge_temporal::elements::ElementForm;
+use lmerge_temporal::history::{ResultTable, in_order};
+use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
 use super::values::{columns_of, rows_of};
+use crate::columns::Columns;
+use crate::core::guarded;
 use crate::rows::{ArrowBatch, column_of, imported, structs};
 
 /// The rows of one schema as columns.
@@ -49,6 +53,13 @@ impl ColumnForm {
             stable,
             mark,
         }))
+    }
+
+    /// The elements of batches, or None if they are refused.
+    fn elements(&self, py: Python<'_>, batches: Vec<PyRef<'_, ColumnBatch>>) -> PyResult<Option<Columns>> {
+        let batches: Vec<Batch> = batches.iter().map(|batch| batch.0.clone()).collect();
+        let form = ElementForm::new(&self.0);
+        Ok(guarded(py, move || form.elements(&batches))?.map(Columns::written))
     }
 
     /// Inserts with the rows of a record batch whose columns are those of the schema, in its order.
@@ -96,6 +107,33 @@ impl ColumnForm {
     }
 }
 
+/// The table of a result.
+#[pyclass(frozen, module = "lmerge._native")]
+pub struct ColumnTable(Mutex<ResultTable>);
+
+#[pymethods]
+impl ColumnTable {
+    #[new]
+    fn new(form: &ColumnForm) -> ColumnTable {
+        ColumnTable(Mutex::new(ResultTable::new(form.0.clone())))
+    }
+
+    fn apply(&self, py: Python<'_>, batch: &ColumnBatch) -> PyResult<()> {
+        guarded(py, || self.table().apply(&batch.0))
+    }
+
+    /// The events as inserts.
+    fn events(&self, py: Python<'_>) -> PyResult<ColumnBatch> {
+        guarded(py, || ColumnBatch(self.table().events().clone()))
+    }
+}
+
+impl ColumnTable {
+    fn table(&self) -> MutexGuard<'_, ResultTable> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// A batch of changes, the stable point and the watermark behind them.
 #[pyclass(frozen, module = "lmerge._native")]
 pub struct ColumnBatch(pub Batch);
@@ -125,6 +163,25 @@ impl ColumnBatch {
     /// The same batch with another watermark.
     fn marked(&self, mark: Option<i64>) -> ColumnBatch {
         ColumnBatch(Batch { mark, ..self.0.clone() })
+    }
+
+    /// `count` changes from the one at `first`, without stable point and watermark.
+    fn part(&self, first: usize, count: usize) -> PyResult<ColumnBatch> {
+        if first > self.0.len() || count > self.0.len() - first {
+            let problem = format!("{count} changes from {first} of a batch of {}", self.0.len());
+            return Err(PyIndexError::new_err(problem));
+        }
+        Ok(ColumnBatch(Batch {
+            stable: None,
+            mark: None,
+            ..self.0.slice(first, count)
+        }))
+    }
+
+    /// Inserts as the batches of a source that has them all, `count` changes each.
+    fn in_order(&self, py: Python<'_>, count: usize) -> PyResult<Vec<ColumnBatch>> {
+        let batches = guarded(py, || in_order(&self.0, count.max(1)))?;
+        Ok(batches.into_iter().map(ColumnBatch).collect())
     }
 
     /// The changes as tuples (row, vs, old, new).

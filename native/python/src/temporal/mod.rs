@@ -10,7 +10,7 @@ mod plain;
 mod values;
 mod windows;
 
-pub use batch::{ColumnBatch, ColumnForm};
+pub use batch::{ColumnBatch, ColumnForm, ColumnTable};
 pub use entrance::ColumnEntrance;
 pub use expressions::Expressions;
 pub use operator::TemporalOperator;
