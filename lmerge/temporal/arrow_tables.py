@@ -13,10 +13,12 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 
 from lmerge.core.elements import INF, NEG_INF, show_time
+from lmerge.core.engines.selection import AUTO
 from lmerge.errors import UsageError
 from lmerge.temporal.changes import NOTHING_CHANGES, Change, Delta, Lifetime
-from lmerge.temporal.columns import AnyDelta
+from lmerge.temporal.columns import AnyDelta, ColumnOperator
 from lmerge.temporal.entrance import StreamEntrance
+from lmerge.temporal.graph import OperatorGraph
 from lmerge.temporal.plan.compiling import compile_plan
 from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.plan.sources import SourceNode, SourceShape
@@ -52,16 +54,56 @@ def collect_arrow(
     Raises UsageError for a history that is missing or of no source, InvalidRow for a table that does not fit, and what
     a run raises.
     """
-    plan, table = compile_plan([node]), ResultTable()
+    plan = compile_plan([node])
     names = [source.label for source in plan.sources]
     if set(history) != set(names):
         raise UsageError(f"the plan has the sources {', '.join(names)}; there is history of {', '.join(history)}")
-    graph = plan.graph()
-    for place, delta in _in_order_of_time(plan.sources, history, settings or {}, vs, ve):
-        steps = [NOTHING_CHANGES] * len(names)
+    graph, table = plan.graph(AUTO), _CollectedTable(node.schema)
+    as_columns = [_takes_columns(graph, place) for place in range(len(names))]
+    for place, delta in _in_order_of_time(plan.sources, history, settings or {}, vs, ve, as_columns):
+        steps: list[AnyDelta] = [NOTHING_CHANGES] * len(names)
         steps[place] = delta
-        table.apply(graph.step(steps)[0])
-    return table_of_events(node.schema, table.events.elements(), vs=vs, ve=ve)
+        (found,) = graph.advance_columns(steps)
+        for error in graph.failures.values():
+            raise error
+        table.apply(found)
+    return table.as_arrow(vs, ve)
+
+
+class _CollectedTable:
+    """The table of a result: as columns if its batches are columns."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._rows = ResultTable()
+        self._columns: Any = None  # a ``ColumnTable``
+
+    def apply(self, delta: AnyDelta) -> None:
+        """Take a batch. All that change something have one form, that of the operator."""
+        if isinstance(delta, Delta):
+            self._rows.apply(delta)
+            return
+        if self._columns is None:
+            from lmerge._native import ColumnTable
+            from lmerge.temporal.native.step import column_form
+
+            self._columns = ColumnTable(column_form(self._schema))
+        self._columns.apply(delta)
+
+    def as_arrow(self, vs: str, ve: str) -> Any:
+        """Return the events, as ``table_of_events`` does."""
+        if self._columns is None:
+            return table_of_events(self._schema, self._rows.events.elements(), vs=vs, ve=ve)
+        fields = _fields(self._schema, vs, ve)
+        events = self._columns.events()
+        times, rows = pa.record_batch(events.times()), pa.record_batch(events.rows())
+        return pa.Table.from_arrays([times["vs"], times["new"], *rows.columns], schema=fields)
+
+
+def _takes_columns(graph: OperatorGraph, place: int) -> bool:
+    """Whether all that reads a source takes columns."""
+    readers = [step.operator for step in graph.steps if place in step.reads]
+    return bool(readers) and all(isinstance(operator, ColumnOperator) for operator in readers)
 
 
 def inserts_of(
@@ -85,21 +127,26 @@ def table_of_events(schema: Schema, events: Iterable[Lifetime], *, vs: str = "vs
 
     Raises UsageError if a column has the name of a time.
     """
-    taken = [name for name in (vs, ve) if name in schema.names]
-    if taken or vs == ve:
-        raise UsageError(
-            f"the events have a column {(taken or [vs])[0]!r:.64}; give their times other names (vs=, ve=)"
-        )
+    fields = _fields(schema, vs, ve)
     key = order_key(schema)
     ordered = sorted(events, key=lambda one: (one.vs, key(one.row), one.ve))
     times = [
         pa.array([event.vs for event in ordered], pa.int64()),
         pa.array([event.ve for event in ordered], pa.int64()),
     ]
-    fields = [pa.field(vs, pa.int64(), nullable=False), pa.field(ve, pa.int64(), nullable=False)]
-    rows = arrow_schema(schema)
-    columns = [pa.array([one.row[at] for one in ordered], field.type) for at, field in enumerate(rows)]
-    return pa.Table.from_arrays([*times, *columns], schema=pa.schema([*fields, *rows]))
+    columns = [pa.array([one.row[at] for one in ordered], field.type) for at, field in enumerate(arrow_schema(schema))]
+    return pa.Table.from_arrays([*times, *columns], schema=fields)
+
+
+def _fields(schema: Schema, vs: str, ve: str) -> Any:
+    """Return the Arrow schema of events. Raises UsageError if a column has the name of a time."""
+    taken = [name for name in (vs, ve) if name in schema.names]
+    if taken or vs == ve:
+        raise UsageError(
+            f"the events have a column {(taken or [vs])[0]!r:.64}; give their times other names (vs=, ve=)"
+        )
+    times = [pa.field(vs, pa.int64(), nullable=False), pa.field(ve, pa.int64(), nullable=False)]
+    return pa.schema([*times, *arrow_schema(schema)])
 
 
 def _in_order_of_time(
@@ -108,13 +155,16 @@ def _in_order_of_time(
     settings: Mapping[str, SourceSettings],
     vs: str,
     ve: str,
-) -> Iterator[tuple[int, Delta]]:
+    as_columns: Sequence[bool],
+) -> Iterator[tuple[int, AnyDelta]]:
     """Yield the batches of all sources, with the place of each, so that no source is far ahead of another."""
-    batches: list[tuple[int, int, Delta]] = []
+    batches: list[tuple[int, int, AnyDelta]] = []
     for place, source in enumerate(sources):
         given = history[source.label]
         is_table = isinstance(given, (pa.Table, pa.RecordBatch))
-        found = _of_table(source, given, vs, ve) if is_table else _of_items(source, given, settings)
+        found: Iterable[AnyDelta] = _of_items(source, given, settings) if not is_table else ()
+        if is_table:
+            found = _of_table(source, given, vs, ve, as_columns=as_columns[place])
         reached = NEG_INF
         for delta in found:
             reached = reached if delta.stable is None else max(reached, delta.stable)
@@ -130,9 +180,15 @@ def _of_items(source: SourceNode, items: Iterable[Item], settings: Mapping[str, 
     return [*entrance.take(items), *entrance.take([INF])]
 
 
-def _of_table(source: SourceNode, table: ArrowRows, vs: str, ve: str) -> Iterator[Delta]:
-    changes = _inserts(source, table, vs, ve)
-    changes.sort(key=lambda change: change.vs)
+def _of_table(source: SourceNode, table: ArrowRows, vs: str, ve: str, *, as_columns: bool) -> Iterable[AnyDelta]:
+    inserts = inserts_of(source, table, vs, ve, None, as_columns=as_columns)
+    if not isinstance(inserts, Delta):
+        return inserts.in_order(BATCH_EVENTS)
+    return _in_order_of_starts(sorted(inserts.changes, key=lambda change: change.vs))
+
+
+def _in_order_of_starts(changes: list[Change]) -> Iterator[Delta]:
+    """Yield batches of inserts, as ``ColumnDelta.in_order``."""
     for first in range(0, len(changes), BATCH_EVENTS):
         batch = changes[first : first + BATCH_EVENTS]
         following = changes[first + BATCH_EVENTS : first + BATCH_EVENTS + 1]

@@ -31,6 +31,9 @@ class ColumnDelta(Protocol):
     def changes(self) -> list[tuple[Any, int, int, int]]:
         """Return the changes as (row, vs, old, new)."""
 
+    def in_order(self, count: int) -> Sequence[ColumnDelta]:
+        """Return inserts as the batches of a source that ends: by start, each with the stable that is allowed."""
+
 
 AnyDelta: TypeAlias = "Delta | ColumnDelta"
 

@@ -2,6 +2,7 @@
 
 from seeded import Defect
 
+COLUMN_ITEMS = "tests/replica/test_column_items.py"
 REPLICA = "lmerge/replica"
 SOURCES = f"{REPLICA}/sources"
 SOURCE_TESTS = "tests/replica/test_sources.py"
@@ -29,8 +30,8 @@ DEFECTS = (
     Defect(
         "a source: a restart reads the last items again",
         f"{REPLICA}/feeds.py",
-        "            self._taken, self._passes_over = min(self._passes_over, len(following.items)), 0\n",
-        "            self._taken, self._passes_over = 0, 0\n",
+        "            self._taken = min(self._passes_over, len(following.items))\n",
+        "            self._taken = 0\n",
         f"{SOURCE_TESTS}::test_a_restart_goes_on_behind_what_was_taken[700-csv]",
     ),
     Defect(
@@ -151,5 +152,33 @@ DEFECTS = (
         "        if source.join_at is not None:\n",
         "        if source.join_at is None:\n",
         f"{FLIGHTS}::test_a_replica_that_joins_is_right_from_there[revising]",
+    ),
+    Defect(
+        "a file's rows as columns are released without a look at the clock",
+        "lmerge/replica/feeds.py",
+        "            if clock is not None:\n",
+        "            if False:\n",
+        COLUMN_ITEMS + "::test_pace_feedback_and_positions_are_those_of_rows",
+    ),
+    Defect(
+        "a restart passes over no more than one chunk",
+        "lmerge/replica/feeds.py",
+        "            self._passes_over -= self._taken\n",
+        "            self._passes_over = 0\n",
+        COLUMN_ITEMS + "::test_pace_feedback_and_positions_are_those_of_rows",
+    ),
+    Defect(
+        "an interval of a file without an end ends at once",
+        "lmerge/replica/sources/column_items.py",
+        "pc.fill_null(given, INF)",
+        "pc.fill_null(given, 10)",
+        COLUMN_ITEMS + "::test_times_are_read_as_by_rows",
+    ),
+    Defect(
+        "text of a file that is no UTF-8 is taken as it is",
+        "lmerge/temporal/native/arriving.py",
+        "        values.validate(full=True)\n",
+        "        pass\n",
+        COLUMN_ITEMS + "::test_every_type_of_arrow_is_read_as_by_rows_or_refused",
     ),
 )

@@ -14,10 +14,12 @@ from temporal_world import Item
 from typed_rows import EVERY_TYPE, TYPED_ROWS
 
 from lmerge.core.elements import INF
+from lmerge.core.engines.selection import PYTHON
 from lmerge.errors import InvalidRow, UsageError
 from lmerge.temporal import arrow_tables
 from lmerge.temporal.arrow_tables import table_of_events
-from lmerge.temporal.changes import Change, Delta
+from lmerge.temporal.changes import Change
+from lmerge.temporal.columns import AnyDelta
 from lmerge.temporal.expressions.surface import col
 from lmerge.temporal.graph import OperatorGraph
 from lmerge.temporal.plan.stream import Stream, count, source
@@ -28,15 +30,19 @@ from lmerge.wire.schema import parse_schema
 
 
 @pytest.mark.parametrize("batch", [1, 3, 16_384])
-def test_history_gives_the_table_of_a_live_run(batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The live run has disorder and revisions; the history has each source as it is at the end, or its items."""
+def test_history_gives_the_table_of_a_live_run(batch: int, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The live run has disorder and revisions; the history has each source as it is at the end, or its items.
+
+    With both engines, that is by rows and by columns.
+    """
+    assert engine
     monkeypatch.setattr(arrow_tables, "BATCH_EVENTS", batch)
     for seed in range(80):
         random_ = Random(seed)
         plan = random_plan(random_, outputs=1)
         names = sources_of(plan.nodes)
         live = {**plan.nodes, **{name: source(name, SOURCES[name][0]).node for name in names}}
-        run, tables = QueryRun(live), {output: ResultTable() for output in live}
+        run, tables = QueryRun(live, implementation=PYTHON), {output: ResultTable() for output in live}
         # Where a grid stops inside an event without an end depends on all starts that there were, also of events that
         # were removed (D13): a table does not have these.
         history = [(name, with_ends(item)) for name, item in ended(random_history(random_, names), names)]
@@ -99,15 +105,15 @@ def test_times_have_the_columns_that_are_given() -> None:
 
 def test_a_history_is_read_in_batches_that_free_what_is_final(monkeypatch: pytest.MonkeyPatch) -> None:
     most = 0
-    step = OperatorGraph.step
+    step = OperatorGraph.advance_columns
 
-    def watched(graph: OperatorGraph, deltas: Sequence[Delta]) -> list[Delta]:
+    def watched(graph: OperatorGraph, deltas: Sequence[AnyDelta]) -> list[AnyDelta]:
         nonlocal most
         found = step(graph, deltas)
         most = max(most, graph.live())
         return found
 
-    monkeypatch.setattr(OperatorGraph, "step", watched)
+    monkeypatch.setattr(OperatorGraph, "advance_columns", watched)
     monkeypatch.setattr(arrow_tables, "BATCH_EVENTS", 100)
     table = pa.table({"vs": list(range(10_000)), "ve": list(range(3, 10_003)), "a": [1] * 10_000})
     counted = numbers().snapshot().agg(n=count())
