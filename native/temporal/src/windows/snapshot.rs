@@ -64,16 +64,15 @@ impl SnapshotWindows {
             let was_empty = group.is_empty();
             let (is_new, is_removed) = (old == vs, new == vs);
             if is_new {
-                group.split(vs, module);
-            }
-            if !is_removed {
-                group.split(new, module);
-            }
-            group.change(old.min(new), old.max(new), &terms, new > old, module);
-            if is_removed {
-                group.join(vs, number, output);
-            }
-            if !is_new {
+                group.begin(vs, new, &terms, module);
+            } else {
+                if !is_removed {
+                    group.split(new, module);
+                }
+                group.change(old.min(new), old.max(new), &terms, new > old, module);
+                if is_removed {
+                    group.join(vs, number, output);
+                }
                 group.join(old, number, output);
             }
             match (was_empty, group.is_empty()) {

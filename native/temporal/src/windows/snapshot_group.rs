@@ -99,6 +99,29 @@ impl Group {
         }
     }
 
+    /// Let an event begin. Behind the front it is a difference at either edge.
+    pub(super) fn begin(&mut self, vs: i64, ve: i64, terms: &[Term], module: &Module) {
+        if self.front().is_some_and(|front| vs <= front) {
+            self.split(vs, module);
+            self.split(ve, module);
+            self.change(vs, ve, terms, true, module);
+            return;
+        }
+        for (at, is_added) in [(vs, true), (ve, false)] {
+            if at == INF {
+                continue;
+            }
+            let edge = self.edges.entry(at).or_default();
+            edge.events += 1;
+            edge.members += if is_added { 1 } else { -1 };
+            edge.difference.change(module, terms, is_added);
+        }
+        // Where the last window ends; it has a new end only if this is an edge that was not there.
+        if !self.windows.is_empty() && self.edges.first_key_value().is_some_and(|(&first, _)| first == vs) {
+            self.touch_before(vs);
+        }
+    }
+
     /// Make an edge, or count one more event that has it.
     pub(super) fn split(&mut self, edge: i64, module: &Module) {
         if edge == INF {
@@ -236,7 +259,7 @@ pub(super) fn must(form: Form, start: i64, end: i64, time: &Time) -> bool {
     }
 }
 
-/// Move the front, bring what was emitted to what it must be, and drop what is closed.
+/// Bring what was emitted to what it must be, drop what is closed, and move the front.
 pub(super) fn refreshed(
     group: &mut Group,
     number: u32,
@@ -245,34 +268,26 @@ pub(super) fn refreshed(
     groups: &Groups,
     output: &mut Output,
 ) -> Result<(), Failure> {
-    let module = &rules.module;
+    refresh_touched(group, number, rules, time, groups, output)?;
+    drop_closed(group, time);
+    move_front(group, number, rules, time, groups, output)?;
+    drop_rest(group, time);
+    Ok(())
+}
+
+fn refresh_touched(
+    group: &mut Group,
+    number: u32,
+    rules: &Rules,
+    time: &Time,
+    groups: &Groups,
+    output: &mut Output,
+) -> Result<(), Failure> {
     // Of the windows that are made only the last one can end behind the watermark, and be due by it alone.
     if rules.form == Form::Watermark
         && let Some((&start, last)) = group.windows.last_key_value()
         && last.emitted.is_empty()
     {
-        group.touch(start);
-    }
-    while let Some((start, end)) = group.next()
-        && must(rules.form, start, end, time)
-    {
-        let edge = group.pass(module);
-        if rules.form == Form::Final {
-            if group.members > 0 {
-                let found = module.results(&group.states, group.members);
-                let rows = found.map_err(|text| overflow(groups, number, (start, end), &text))?;
-                rows.into_iter().for_each(|row| output.insert(number, row, start, end));
-            }
-            continue;
-        }
-        let window = Window {
-            edge,
-            members: group.members,
-            states: group.states.clone(),
-            is_touched: false,
-            emitted: Emitted::default(),
-        };
-        group.windows.insert(start, window);
         group.touch(start);
     }
     let mut touched = std::mem::take(&mut group.touched);
@@ -286,13 +301,7 @@ pub(super) fn refreshed(
             continue;
         }
         let now = if window.members > 0 && must(rules.form, start, end, time) {
-            let found = module.results(&window.states, window.members);
-            let rows = found.map_err(|text| overflow(groups, number, (start, end), &text))?;
-            Emitted {
-                rows,
-                vs: start,
-                ve: end,
-            }
+            results(rules, groups, number, (start, end), window.members, &window.states)?
         } else {
             Emitted::default()
         };
@@ -301,12 +310,76 @@ pub(super) fn refreshed(
     }
     touched.clear();
     group.touched = touched;
-    drop_closed(group, time);
     Ok(())
 }
 
-/// Drop the windows that are closed, and edges before the stable point from which on there are none.
-pub(super) fn drop_closed(group: &mut Group, time: &Time) {
+/// Emit the windows behind the front that must be, and make those of them that are not closed.
+fn move_front(
+    group: &mut Group,
+    number: u32,
+    rules: &Rules,
+    time: &Time,
+    groups: &Groups,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    while let Some((start, end)) = group.next()
+        && must(rules.form, start, end, time)
+    {
+        let edge = group.pass(&rules.module);
+        let now = if group.members > 0 {
+            results(rules, groups, number, (start, end), group.members, &group.states)?
+        } else {
+            Emitted::default()
+        };
+        // The windows before one that is closed are closed too, and have been dropped.
+        if is_closed(end, time) {
+            now.rows
+                .into_iter()
+                .for_each(|row| output.insert(number, row, start, end));
+            continue;
+        }
+        let window = Window {
+            edge,
+            members: group.members,
+            states: group.states.clone(),
+            is_touched: false,
+            emitted: output.replace(number, Emitted::default(), now),
+        };
+        group.windows.insert(start, window);
+    }
+    Ok(())
+}
+
+fn results(
+    rules: &Rules,
+    groups: &Groups,
+    number: u32,
+    (start, end): (i64, i64),
+    members: i64,
+    states: &[State],
+) -> Result<Emitted, Failure> {
+    let found = rules.module.results(states, members);
+    let rows = found.map_err(|text| overflow(groups, number, (start, end), &text))?;
+    Ok(Emitted {
+        rows,
+        vs: start,
+        ve: end,
+    })
+}
+
+/// Drop the windows that are closed.
+fn drop_closed(group: &mut Group, time: &Time) {
+    while let Some((&start, window)) = group.windows.first_key_value() {
+        let is_without = window.members == 0 && start < time.stable;
+        if !is_without && !is_closed(group.end(start), time) {
+            break;
+        }
+        group.windows.pop_first();
+    }
+}
+
+/// Drop windows and edges before the stable point from which on there are none.
+fn drop_rest(group: &mut Group, time: &Time) {
     if time.stable == INF {
         *group = Group {
             held: group.held,
@@ -316,13 +389,7 @@ pub(super) fn drop_closed(group: &mut Group, time: &Time) {
         };
         return;
     }
-    while let Some((&start, window)) = group.windows.first_key_value() {
-        let is_without = window.members == 0 && start < time.stable;
-        if !is_without && !is_closed(group.end(start), time) {
-            break;
-        }
-        group.windows.pop_first();
-    }
+    drop_closed(group, time);
     // The last edge of all has no window behind it.
     if group.windows.is_empty()
         && group.edges.len() == 1
