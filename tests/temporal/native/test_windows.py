@@ -149,7 +149,7 @@ def test_aggregates_are_the_same(kind: str, calls: str, form: Form) -> None:
 
 
 @pytest.mark.parametrize("form", list(Form))
-@pytest.mark.parametrize("calls", ["count", "values", "integers", "floats"])
+@pytest.mark.parametrize("calls", CALLS)
 def test_sixty_windows_over_each_event_are_the_same(calls: str, form: Form) -> None:
     compared = 0
     for seed in range(SEEDS):

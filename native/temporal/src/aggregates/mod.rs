@@ -158,11 +158,6 @@ impl Module {
         }
     }
 
-    /// Whether all states can be the difference of two others.
-    pub fn is_all_linear(&self) -> bool {
-        (0..self.stride()).all(|place| self.is_linear(place))
-    }
-
     /// Whether a window's number of events is all that it needs.
     pub fn is_row_count(&self) -> bool {
         match self {

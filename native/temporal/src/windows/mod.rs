@@ -8,7 +8,7 @@
 //! | `kinds` | kinds of windows and the choices for them |
 //! | `groups` | groups by their keys |
 //! | `grid` | hopping and tumbling windows: one table for all groups, and the windows of each start together |
-//! | `panes` | hopping windows that overlap, with sums: an event is a difference at its first window and behind its last |
+//! | `panes` | hopping windows that overlap: an event is a difference at its first window and behind its last |
 //! | `kept` | events in which windows of a grid can still begin |
 //! | `snapshot` | snapshot windows: an event is a difference at its start and at its end |
 //! | `snapshot_group` | the windows of one group of them, before and behind its front |

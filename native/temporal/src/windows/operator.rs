@@ -214,8 +214,8 @@ impl WindowOperator {
     pub fn new(spec: WindowSpec) -> WindowOperator {
         let rows: SharedForm = Arc::new(RowForm::new(&spec.input));
         let windows: Box<dyn Windows> = match &spec.kind {
-            WindowKind::Hopping(grid) if PaneWindows::suits(grid, spec.form, &spec.module) => {
-                Box::new(PaneWindows::new(grid.clone(), &spec.module))
+            WindowKind::Hopping(grid) if PaneWindows::suits(grid, spec.form) => {
+                Box::new(PaneWindows::new(grid.clone()))
             }
             WindowKind::Hopping(grid) => Box::new(GridWindows::new(grid.clone(), &spec.module)),
             WindowKind::Snapshots => Box::new(SnapshotWindows::default()),

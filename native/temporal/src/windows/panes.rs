@@ -1,4 +1,4 @@
-//! Hopping windows that overlap, with aggregates that are sums: `lmerge/temporal/windows/grid_group.py`.
+//! Hopping windows that overlap: `lmerge/temporal/windows/grid_group.py`.
 //!
 //! An event is in windows that follow each other. So it is a difference at the first of them and behind the last, and the
 //! states of a window are the sum of the differences up to its start. An event costs two differences, however many
@@ -17,7 +17,7 @@ use super::kept::{KeptEvents, WindowState, plain_groups};
 use super::kinds::{Form, Grid};
 use super::operator::{Rules, Sizes, Time, Windows};
 use super::output::{Emitted, Output};
-use crate::aggregates::{Module, State, StateTable, Term};
+use crate::aggregates::{Difference, Module, State, Term};
 use crate::failure::Failure;
 use crate::plain::Plain;
 use crate::{INF, NEG_INF};
@@ -29,9 +29,9 @@ const OVERLAP_MIN: i64 = 4;
 #[derive(Debug)]
 struct Edge {
     group: u32,
-    states: u32,
     start: i64,
     events: i64,
+    difference: Difference,
     /// Where it is in the list of its start.
     place: u32,
     /// Whether it is there; else its number can be used again.
@@ -54,7 +54,6 @@ pub struct PaneWindows {
     table: HashTable<u32>,
     hashing: RandomState,
     by_start: BTreeMap<i64, Vec<u32>>,
-    states: StateTable,
     sums: Vec<Sum>,
     /// The groups whose sums have events.
     with_events: BTreeSet<u32>,
@@ -64,12 +63,12 @@ pub struct PaneWindows {
 }
 
 impl PaneWindows {
-    /// Whether windows are kept as differences: it takes sums, results that are emitted once, and events in many windows.
-    pub fn suits(grid: &Grid, form: Form, module: &Module) -> bool {
-        !form.is_by_mark() && grid.size / grid.hop >= OVERLAP_MIN && module.is_all_linear()
+    /// Whether windows are kept as differences: it takes results that are emitted once, and events in many windows.
+    pub fn suits(grid: &Grid, form: Form) -> bool {
+        !form.is_by_mark() && grid.size / grid.hop >= OVERLAP_MIN
     }
 
-    pub fn new(grid: Grid, module: &Module) -> PaneWindows {
+    pub fn new(grid: Grid) -> PaneWindows {
         PaneWindows {
             grid,
             edges: Vec::new(),
@@ -77,7 +76,6 @@ impl PaneWindows {
             table: HashTable::new(),
             hashing: RandomState::new(),
             by_start: BTreeMap::new(),
-            states: StateTable::new(module),
             sums: Vec::new(),
             with_events: BTreeSet::new(),
             closed: NEG_INF,
@@ -155,45 +153,43 @@ impl PaneWindows {
         if start == INF {
             return;
         }
-        let at = self.edge(rules, groups, group, start);
+        let at = self.edge(groups, group, start);
         let edge = &mut self.edges[at as usize];
         edge.events += events;
         if !terms.is_empty() {
-            rules.module.change(self.states.get_mut(edge.states), terms, is_added);
+            edge.difference.change(&rules.module, terms, is_added);
         }
         self.drop_zero(groups, at);
     }
 
     /// Let all that is in the states of a window enter the windows from `start` on, or leave them.
     fn merge(&mut self, rules: &Rules, groups: &mut Groups, group: u32, start: i64, sum: &Sum, is_added: bool) {
-        let at = self.edge(rules, groups, group, start);
+        let at = self.edge(groups, group, start);
         let edge = &mut self.edges[at as usize];
         edge.events += if is_added { sum.events } else { -sum.events };
-        for (state, more) in self.states.get_mut(edge.states).iter_mut().zip(&sum.states) {
-            state.merge(more, is_added);
-        }
+        edge.difference.add(&rules.module, &sum.states, is_added);
         self.drop_zero(groups, at);
     }
 
     /// The number of the edge of a group at `start`, which is made if it is not there.
     #[inline]
-    fn edge(&mut self, rules: &Rules, groups: &mut Groups, group: u32, start: i64) -> u32 {
+    fn edge(&mut self, groups: &mut Groups, group: u32, start: i64) -> u32 {
         let hash = self.hashing.hash_one((group, start));
         let edges = &self.edges;
         let is_same = |&at: &u32| edges[at as usize].group == group && edges[at as usize].start == start;
         match self.table.find(hash, is_same) {
             Some(&at) => at,
-            None => self.open(rules, groups, group, start),
+            None => self.open(groups, group, start),
         }
     }
 
-    fn open(&mut self, rules: &Rules, groups: &mut Groups, group: u32, start: i64) -> u32 {
+    fn open(&mut self, groups: &mut Groups, group: u32, start: i64) -> u32 {
         let list = self.by_start.entry(start).or_default();
         let edge = Edge {
             group,
-            states: self.states.begin(&rules.module),
             start,
             events: 0,
+            difference: Difference::default(),
             place: list.len() as u32,
             is_used: true,
         };
@@ -219,7 +215,7 @@ impl PaneWindows {
     #[inline]
     fn drop_zero(&mut self, groups: &mut Groups, at: u32) {
         let edge = &self.edges[at as usize];
-        if edge.events != 0 || !self.states.get(edge.states).iter().all(State::is_zero) {
+        if edge.events != 0 || !edge.difference.is_zero() {
             return;
         }
         let (start, place) = (edge.start, edge.place);
@@ -244,16 +240,15 @@ impl PaneWindows {
             entry.remove();
         }
         edge.is_used = false;
+        edge.difference = Difference::default();
         groups.leave(edge.group);
-        self.states.end(edge.states);
         self.unused.push(at);
     }
 
     /// Add an edge to the sum of its group, and drop it.
     fn pass(&mut self, rules: &Rules, groups: &mut Groups, at: u32) {
-        let Edge {
-            group, states, events, ..
-        } = self.edges[at as usize];
+        let edge = &self.edges[at as usize];
+        let group = edge.group;
         if group as usize >= self.sums.len() {
             let none = Sum {
                 events: 0,
@@ -262,7 +257,7 @@ impl PaneWindows {
             self.sums.resize(group as usize + 1, none);
         }
         let sum = &mut self.sums[group as usize];
-        sum.add(events, self.states.get(states));
+        sum.add(&rules.module, edge);
         if sum.events > 0 && self.with_events.insert(group) {
             groups.enter(group);
         } else if sum.events == 0 && self.with_events.remove(&group) {
@@ -366,7 +361,7 @@ impl PaneWindows {
                 start = at.checked_add(self.grid.hop);
             }
             if let Some(edge) = edges.get(place) {
-                sum.add(edge.events, self.states.get(edge.states));
+                sum.add(&rules.module, edge);
                 start = Some(edge.start);
             }
         }
@@ -374,11 +369,9 @@ impl PaneWindows {
 }
 
 impl Sum {
-    fn add(&mut self, events: i64, states: &[State]) {
-        self.events += events;
-        for (state, more) in self.states.iter_mut().zip(states) {
-            state.merge(more, true);
-        }
+    fn add(&mut self, module: &Module, edge: &Edge) {
+        self.events += edge.events;
+        edge.difference.add_to(module, &mut self.states);
     }
 }
 
@@ -492,7 +485,7 @@ impl Windows for PaneWindows {
             let edge = &self.edges[at as usize];
             assert!(edge.is_used && edge.start == start && edge.place as usize == place);
             assert!(
-                edge.events != 0 || !self.states.get(edge.states).iter().all(State::is_zero),
+                edge.events != 0 || !edge.difference.is_zero(),
                 "an edge is kept at which nothing changes"
             );
             assert!(

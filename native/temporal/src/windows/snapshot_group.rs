@@ -164,6 +164,7 @@ impl Group {
         if let Some(found) = self.edges.get_mut(&edge) {
             found.events -= 1;
             if found.events == 0 {
+                found.difference.settle();
                 debug_assert!(found.members == 0 && found.difference.is_zero());
                 let is_first = self.edges.first_key_value().is_some_and(|(&first, _)| first == edge);
                 self.edges.remove(&edge);
