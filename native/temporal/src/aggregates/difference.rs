@@ -1,24 +1,84 @@
 //! What changes from one window to the next: the difference of two states.
 
-use std::cmp::Ordering;
+use super::{Key, Module, State, Term};
 
-use super::{Module, State, Term};
+/// Up to so many noted terms are settled to see whether anything is left of them.
+const FEW: usize = 8;
 
-/// Up to so many noted terms are searched for one that a new one takes back.
-const SEARCHED_MAX: usize = 8;
+/// From so many on they are settled whenever they have doubled.
+const MANY: usize = 64;
 
-/// A term of an accumulator that is not linear: the number of the accumulator, the term, and whether it enters.
-type Noted = (u32, Term, bool);
+/// A term of an accumulator that is not linear: the number of the accumulator, whether the term enters, and the term.
+#[derive(Clone, Debug)]
+struct Noted<T> {
+    place: u32,
+    is_added: bool,
+    term: T,
+}
 
 /// What enters and leaves. Linear states are differences themselves; of others the terms are kept.
 #[derive(Clone, Debug, Default)]
 pub struct Difference {
     /// The states of accumulators that are linear, if anything changes.
     linear: Option<Box<[State]>>,
-    /// Of the others. Terms that take each other back can both be there, until there are many (`settle`).
-    terms: Vec<Noted>,
-    /// How many terms were left when they were settled.
+    /// Of the others: keys, which are small, and all other terms.
+    keys: Notes<Key>,
+    terms: Notes<Term>,
+}
+
+/// Terms as they came. Some can take each other back, until there are many (`settle`).
+#[derive(Clone, Debug)]
+struct Notes<T> {
+    noted: Vec<Noted<T>>,
+    /// How many were left when they were settled.
     settled: u32,
+}
+
+impl<T> Default for Notes<T> {
+    fn default() -> Notes<T> {
+        Notes {
+            noted: Vec::new(),
+            settled: 0,
+        }
+    }
+}
+
+impl<T: Ord> Notes<T> {
+    #[inline]
+    fn note(&mut self, place: usize, term: T, is_added: bool) {
+        if self.noted.len() >= MANY.max(2 * self.settled as usize) {
+            self.settle();
+        }
+        let place = place as u32;
+        self.noted.push(Noted { place, is_added, term });
+    }
+
+    /// Drop terms that take each other back.
+    fn settle(&mut self) {
+        let by_term = |one: &Noted<T>, other: &Noted<T>| (one.place, &one.term).cmp(&(other.place, &other.term));
+        self.noted.sort_unstable_by(by_term);
+        let mut kept: Vec<Noted<T>> = Vec::with_capacity(self.noted.len());
+        for noted in self.noted.drain(..) {
+            match kept.last() {
+                Some(last) if by_term(last, &noted).is_eq() && last.is_added != noted.is_added => drop(kept.pop()),
+                _ => kept.push(noted),
+            }
+        }
+        self.settled = kept.len() as u32;
+        self.noted = kept;
+    }
+
+    fn settle_few(&mut self) {
+        if (1..=FEW).contains(&self.noted.len()) {
+            self.settle();
+        }
+    }
+
+    /// Visit the terms that enter, or those that leave.
+    fn each(&self, is_added: bool, mut visit: impl FnMut(usize, &T)) {
+        let chosen = self.noted.iter().filter(|noted| noted.is_added == is_added);
+        chosen.for_each(|noted| visit(noted.place as usize, &noted.term));
+    }
 }
 
 impl Difference {
@@ -32,9 +92,8 @@ impl Difference {
             if module.is_linear(place) {
                 let states = self.linear.get_or_insert_with(|| module.begin_all());
                 module.change_one(place, &mut states[place], term, is_added);
-            } else if *term != Term::Nothing {
-                // A missing value is in no state: a restored difference has none either.
-                self.note(place, term.clone(), is_added);
+            } else {
+                self.note(place, term, is_added);
             }
         }
     }
@@ -49,40 +108,25 @@ impl Difference {
                 let mine = self.linear.get_or_insert_with(|| module.begin_all());
                 mine[place].merge(state, is_added);
             } else {
-                state.each_term(|term| self.note(place, term, is_added));
+                state.each_term(|term| self.note(place, &term, is_added));
             }
         }
     }
 
-    /// Note a term. Among few it takes back one that is noted; among many that is left to `settle`.
-    fn note(&mut self, place: usize, term: Term, is_added: bool) {
-        let place = place as u32;
-        if self.terms.len() <= SEARCHED_MAX {
-            let takes_back = |(other, noted, is_noted_added): &Noted| {
-                *other == place && *is_noted_added != is_added && *noted == term
-            };
-            if let Some(at) = self.terms.iter().rposition(takes_back) {
-                self.terms.swap_remove(at);
-                return;
-            }
-        } else if self.terms.len() >= 2 * SEARCHED_MAX.max(self.settled as usize) {
-            self.settle();
+    #[inline]
+    fn note(&mut self, place: usize, term: &Term, is_added: bool) {
+        match term {
+            Term::Key(key) => self.keys.note(place, key.clone(), is_added),
+            // A missing value is in no state: a restored difference has none either.
+            Term::Nothing => {}
+            term => self.terms.note(place, term.clone(), is_added),
         }
-        self.terms.push((place, term, is_added));
     }
 
     /// Drop terms that take each other back.
     pub fn settle(&mut self) {
-        self.terms.sort_unstable_by(by_term);
-        let mut kept: Vec<Noted> = Vec::with_capacity(self.terms.len());
-        for noted in self.terms.drain(..) {
-            match kept.last() {
-                Some(last) if by_term(last, &noted) == Ordering::Equal && last.2 != noted.2 => drop(kept.pop()),
-                _ => kept.push(noted),
-            }
-        }
-        self.settled = kept.len() as u32;
-        self.terms = kept;
+        self.keys.settle();
+        self.terms.settle();
     }
 
     /// Add the difference to states.
@@ -91,24 +135,30 @@ impl Difference {
             state.merge(difference, true);
         }
         // What enters comes first: some of it may leave.
-        for is_entering in [true, false] {
-            for (place, term, is_added) in self.terms.iter().filter(|(.., is_added)| *is_added == is_entering) {
-                module.change_one(*place as usize, &mut states[*place as usize], term, *is_added);
-            }
+        for is_added in [true, false] {
+            self.keys
+                .each(is_added, |place, key| states[place].change_key(key, is_added));
+            self.terms.each(is_added, |place, term| {
+                module.change_one(place, &mut states[place], term, is_added);
+            });
         }
     }
 
     /// Whether nothing changes. Before `settle` many terms can still take each other back.
     #[inline]
     pub fn is_zero(&self) -> bool {
-        self.terms.is_empty()
+        self.keys.noted.is_empty()
+            && self.terms.noted.is_empty()
             && self
                 .linear
                 .as_ref()
                 .is_none_or(|states| states.iter().all(State::is_zero))
     }
-}
 
-fn by_term(one: &Noted, other: &Noted) -> Ordering {
-    one.0.cmp(&other.0).then_with(|| one.1.order(&other.1))
+    /// Whether nothing changes, as far as that can be seen at little cost.
+    pub fn is_seen_to_be_zero(&mut self) -> bool {
+        self.keys.settle_few();
+        self.terms.settle_few();
+        self.is_zero()
+    }
 }

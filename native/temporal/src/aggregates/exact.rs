@@ -28,7 +28,7 @@ enum ScaleKind {
 }
 
 /// A finite value as an integer of its column's unit, divided by `2^power`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Scaled {
     pub count: Integer,
     pub power: u32,

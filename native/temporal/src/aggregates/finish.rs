@@ -10,8 +10,8 @@ use super::exact::{Scale, rounded_ratio, rounded_root};
 use super::integer::Integer;
 use super::keys::{Key, KeyForm};
 use super::moment::Moment;
-use super::ranked::Ranked;
 use super::states::{Accumulator, State};
+use super::values::Values;
 use crate::plain_rows::{NAN, canonical_float};
 use crate::{Column, Kind};
 
@@ -69,13 +69,13 @@ impl Function {
             (Function::Spread { of_sample, is_root }, State::Moment(moment)) => {
                 spread(moment, &accumulator.scale, i64::from(*of_sample), *is_root)
             }
-            (Function::Collect, State::Values(values)) => Value::Keys(values.iter().cloned().collect()),
+            (Function::Collect, State::Values(values)) => Value::Keys(values.iter().collect()),
             (_, State::Values(values)) if values.is_empty() => Value::Missing,
-            (Function::Min, State::Values(values)) => Value::Key(values.at(0).clone()),
-            (Function::Max, State::Values(values)) => values.last().cloned().map_or(Value::Missing, Value::Key),
+            (Function::Min, State::Values(values)) => Value::Key(values.at(0)),
+            (Function::Max, State::Values(values)) => values.last().map_or(Value::Missing, Value::Key),
             (Function::PercentileDisc(up, down), State::Values(values)) => {
                 let place = (up * values.len() + down - 1) / down;
-                Value::Key(values.at(usize::try_from(&place).unwrap_or(0).max(1) - 1).clone())
+                Value::Key(values.at(usize::try_from(&place).unwrap_or(0).max(1) - 1))
             }
             (Function::PercentileCont(up, down), State::Values(values)) => {
                 float(between(values, up, down, accumulator, column))
@@ -143,24 +143,24 @@ fn spread(moment: &Moment, scale: &Scale, of_sample: i64, is_root: bool) -> Valu
 }
 
 /// The value at `up / down` of the way from the first to the last, on the line between its two neighbours.
-fn between(values: &Ranked<Key>, up: &BigInt, down: &BigInt, accumulator: &Accumulator, column: &Column) -> f64 {
+fn between(values: &Values, up: &BigInt, down: &BigInt, accumulator: &Accumulator, column: &Column) -> f64 {
     let way = up * (values.len() - 1);
     let (place, rest) = (&way / down, &way % down);
     let place = usize::try_from(&place).expect("a place is below the length");
     let low = values.at(place);
     let high = if rest == BigInt::ZERO {
-        low
+        low.clone()
     } else {
         values.at(place + 1)
     };
     if let Kind::Float(_) = column.kind {
-        let (low, high) = (KeyForm::float(low), KeyForm::float(high));
+        let (low, high) = (KeyForm::float(&low), KeyForm::float(&high));
         if !low.is_finite() || !high.is_finite() {
             return canonical_float(low + high);
         }
     }
     let scale = &accumulator.scale;
-    let ((low, low_power), (high, high_power)) = (exact(low, accumulator, column), exact(high, accumulator, column));
+    let ((low, low_power), (high, high_power)) = (exact(&low, accumulator, column), exact(&high, accumulator, column));
     let power = low_power.max(high_power);
     let (low, high) = (low << (power - low_power), high << (power - high_power));
     rounded_ratio(

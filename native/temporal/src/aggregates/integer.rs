@@ -3,7 +3,7 @@
 use num_bigint::BigInt;
 
 /// An integer; `Big` only if it does not fit into `Small`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Integer {
     Small(i128),
     Big(Box<BigInt>),

@@ -64,6 +64,11 @@ impl KeyForm {
         KeyForm { column, form }
     }
 
+    /// Whether keys are numbers; else they are bytes.
+    pub fn are_numbers(&self) -> bool {
+        self.form.is_none()
+    }
+
     pub fn keys(&self, array: &ArrayRef) -> Keys {
         if let Some(form) = &self.form {
             return Keys::Encoded(form.encode(std::slice::from_ref(array)), array.clone());

@@ -14,6 +14,7 @@ mod ranked;
 mod states;
 mod terms;
 mod top_k;
+mod values;
 
 use std::sync::Arc;
 

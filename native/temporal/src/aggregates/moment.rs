@@ -25,7 +25,7 @@ pub struct Special {
 }
 
 /// A value as a moment takes it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Number {
     /// An int or a decimal: an integer of the unit.
     Whole(i128),

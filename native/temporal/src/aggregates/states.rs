@@ -11,6 +11,7 @@ use super::keys::{Key, KeyForm};
 use super::moment::Moment;
 use super::ranked::Ranked;
 use super::terms::{SharedBytes, Term, TermColumn};
+use super::values::Values;
 use crate::failure::Failure;
 use crate::plain::Plain;
 use crate::plain_rows::{columns_of_plain, plain_rows};
@@ -49,7 +50,7 @@ pub enum State {
     Nothing,
     Count(i64),
     Moment(Moment),
-    Values(Ranked<Key>),
+    Values(Values),
     Tally(BTreeMap<Key, i64>),
     Starts(Ranked<(i64, SharedBytes, Key)>),
     Ranked(Ranked<(SharedBytes, SharedBytes)>),
@@ -80,7 +81,7 @@ impl Accumulator {
             AccumulatorKind::RowCount => State::Nothing,
             AccumulatorKind::ValueCount => State::Count(0),
             AccumulatorKind::Moments { .. } => State::Moment(Moment::default()),
-            AccumulatorKind::Ordered => State::Values(Ranked::default()),
+            AccumulatorKind::Ordered => State::Values(Values::new(self.keys.are_numbers())),
             AccumulatorKind::Tally => State::Tally(BTreeMap::new()),
             AccumulatorKind::ByStart => State::Starts(Ranked::default()),
         }
@@ -108,9 +109,7 @@ impl Accumulator {
                 let squares = self.kind == AccumulatorKind::Moments { squares: true };
                 moment.count(number, is_added, squares);
             }
-            (State::Values(values), Term::Key(key)) if is_added => values.add(key.clone()),
-            (State::Values(values), Term::Key(key)) => values.remove(key),
-            (State::Tally(tally), Term::Key(key)) => tallied(tally, key, if is_added { 1 } else { -1 }),
+            (state, Term::Key(key)) => state.change_key(key, is_added),
             (State::Starts(starts), Term::Event(vs, row, key)) => {
                 let event = (*vs, row.clone(), key.clone());
                 if is_added {
@@ -133,7 +132,7 @@ impl Accumulator {
             State::Nothing => Plain::Int(events),
             State::Count(count) => Plain::Int(*count),
             State::Moment(moment) => moment.state(),
-            State::Values(values) => Plain::List(values.iter().map(|key| self.keys.plain(key)).collect()),
+            State::Values(values) => Plain::List(values.iter().map(|key| self.keys.plain(&key)).collect()),
             State::Tally(tally) => {
                 let pairs = tally
                     .iter()
@@ -164,9 +163,9 @@ impl Accumulator {
             AccumulatorKind::ValueCount => State::Count(plain.int()?),
             AccumulatorKind::Moments { .. } => State::Moment(Moment::restored(plain)?),
             AccumulatorKind::Ordered => {
-                let mut values = Ranked::default();
+                let mut values = Values::new(self.keys.are_numbers());
                 for key in self.keys.all_restored(plain.list()?)? {
-                    values.add(key);
+                    values.add(&key);
                 }
                 State::Values(values)
             }
@@ -197,6 +196,17 @@ impl Accumulator {
 }
 
 impl State {
+    /// Let the key of an event enter, or leave.
+    #[inline]
+    pub fn change_key(&mut self, key: &Key, is_added: bool) {
+        match self {
+            State::Values(values) if is_added => values.add(key),
+            State::Values(values) => values.remove(key),
+            State::Tally(tally) => tallied(tally, key, if is_added { 1 } else { -1 }),
+            _ => {}
+        }
+    }
+
     /// Add a linear state, or take it away.
     #[inline]
     pub fn merge(&mut self, other: &State, is_added: bool) {
@@ -218,7 +228,7 @@ impl State {
     /// The terms that are in a state that keeps them.
     pub fn each_term(&self, mut each: impl FnMut(Term)) {
         match self {
-            State::Values(values) => values.iter().for_each(|key| each(Term::Key(key.clone()))),
+            State::Values(values) => values.iter().for_each(|key| each(Term::Key(key))),
             State::Tally(tally) => {
                 for (key, &count) in tally {
                     (0..count).for_each(|_| each(Term::Key(key.clone())));

@@ -1,6 +1,5 @@
 //! What aggregates get of an event: one term for each accumulator, taken from the columns of a batch.
 
-use std::cmp::Ordering;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -16,7 +15,7 @@ use super::moment::Number;
 pub type SharedBytes = Arc<[u8]>;
 
 /// What one accumulator gets of one event.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Term {
     /// The argument is missing, or the accumulator has no argument.
     Nothing,
@@ -28,18 +27,6 @@ pub enum Term {
     Event(i64, SharedBytes, Key),
     /// The row with what it is ranked by.
     Ranked(SharedBytes, SharedBytes),
-}
-
-impl Term {
-    /// An order of the terms of an accumulator that keeps them: equal terms come together.
-    pub fn order(&self, other: &Term) -> Ordering {
-        match (self, other) {
-            (Term::Key(one), Term::Key(other)) => one.cmp(other),
-            (Term::Event(vs, row, _), Term::Event(other_vs, other_row, _)) => (vs, row).cmp(&(other_vs, other_row)),
-            (Term::Ranked(rank, row), Term::Ranked(other_rank, other_row)) => (rank, row).cmp(&(other_rank, other_row)),
-            _ => Ordering::Equal,
-        }
-    }
 }
 
 /// The terms of an accumulator for a batch.

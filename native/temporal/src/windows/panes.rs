@@ -214,8 +214,8 @@ impl PaneWindows {
     /// Drop an edge at which nothing changes any more.
     #[inline]
     fn drop_zero(&mut self, groups: &mut Groups, at: u32) {
-        let edge = &self.edges[at as usize];
-        if edge.events != 0 || !edge.difference.is_zero() {
+        let edge = &mut self.edges[at as usize];
+        if edge.events != 0 || !edge.difference.is_seen_to_be_zero() {
             return;
         }
         let (start, place) = (edge.start, edge.place);
