@@ -1,4 +1,4 @@
-//! Hopping windows that overlap, with aggregates that are sums.
+//! Hopping windows that overlap.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ fn column() -> Column {
     }
 }
 
-/// The number of events by the first column, and the sum of the second.
+/// The number of events by the first column, and the sum and the greatest value of the second.
 fn summed(size: i64) -> Box<dyn Operator> {
     let call = |function, argument| Call {
         function,
@@ -28,11 +28,15 @@ fn summed(size: i64) -> Box<dyn Operator> {
         result: column(),
         overflow: Default::default(),
     };
-    let calls = vec![call(Function::Count, None), call(Function::Sum, Some(0))];
+    let calls = vec![
+        call(Function::Count, None),
+        call(Function::Sum, Some(0)),
+        call(Function::Max, Some(0)),
+    ];
     Box::new(WindowOperator::new(WindowSpec {
         name: "it".to_owned(),
         input: schema(2),
-        output: schema(3),
+        output: schema(4),
         keys: vec![column()],
         expressions: Arc::new(columns_of(2, &[0, 1])),
         module: Module::Aggregates(Aggregates::new(calls, &[column()], &form(2))),
@@ -64,7 +68,7 @@ fn definition(input: &StreamTable, size: i64) -> Table {
             let values: Vec<i64> = rows.iter().filter_map(|row| row[1]).collect();
             if !rows.is_empty() {
                 let sum = (!values.is_empty()).then(|| values.iter().sum());
-                let row = vec![Some(key), Some(rows.len() as i64), sum];
+                let row = vec![Some(key), Some(rows.len() as i64), sum, values.iter().max().copied()];
                 found.insert((row, start, start + size), 1);
             }
         }
@@ -73,7 +77,7 @@ fn definition(input: &StreamTable, size: i64) -> Table {
 }
 
 #[test]
-fn windows_that_overlap_have_the_sums_of_their_events() {
+fn windows_that_overlap_have_the_aggregates_of_their_events() {
     let rows: Vec<Row> = vec![vec![Some(0), Some(3)], vec![Some(0), None], vec![Some(1), Some(-5)]];
     for size in [8, 9, 20, 120] {
         for seed in 0..200 {
