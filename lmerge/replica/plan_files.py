@@ -111,7 +111,9 @@ def _place(path: Path, problem: Exception) -> str:
     """Return the last line of the file that the error came through."""
     if isinstance(problem, SyntaxError) and problem.lineno is not None:
         return f"line {problem.lineno}: "
-    lines = [frame.lineno for frame in traceback.extract_tb(problem.__traceback__) if frame.filename == str(path)]
+    file = path.resolve()
+    frames = traceback.extract_tb(problem.__traceback__)
+    lines = [frame.lineno for frame in frames if Path(frame.filename).resolve() == file]
     return f"line {lines[-1]}: " if lines else ""
 
 

@@ -71,6 +71,12 @@ def test_a_query_that_does_not_fit_is_an_error_with_its_line(case: str, tmp_path
     assert "Traceback" not in ended.stderr
 
 
+def test_the_line_is_named_for_a_path_from_the_folder_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_query(tmp_path, BROKEN["raises"][0])
+    monkeypatch.chdir(tmp_path)
+    assert "query.py cannot be imported: line 2: ZeroDivisionError" in run("plan", "query.py").stderr
+
+
 def test_a_plan_that_is_not_there_is_named(tmp_path: Path) -> None:
     write_csv(tmp_path / "flights.csv", flight_rows(9))
     path = str(write_query(tmp_path))
