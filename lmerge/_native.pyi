@@ -1,6 +1,6 @@
 """The native core, built from native/python. It is absent where there was no cargo at installation."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, final
 
 from lmerge.core.batch import Batch, Row
@@ -370,6 +370,20 @@ class ColumnBatch:
         """Return inserts as the batches of a source that ends: by start, each with the stable point that is allowed."""
     def changes(self) -> list[tuple[Any, int, int, int]]:
         """Return the changes as (row, vs, old, new)."""
+    def rows_by_window(
+        self,
+        grid: tuple[int, int, int, int | None],
+        begun: int,
+        reach: int,
+        windows_max: int,
+        key_of: Callable[[tuple[Any, ...]], tuple[Any, ...]] | None = None,
+    ) -> dict[tuple[Any, ...], tuple[dict[int, list[tuple[Any, ...]]], list[tuple[tuple[Any, ...], int, int]]]] | None:
+        """Return new events by group: their rows by the starts of windows, and those that end at or after ``reach``.
+
+        None if a change is no new event, a window would begin at -inf, or one opens more than ``windows_max`` windows.
+        ``grid``: size, hop, offset, and the time before which no window begins. Windows begin until ``begun``.
+        ``key_of``: the key of a row; without it all have that of no columns.
+        """
     def rows(self) -> ArrowBatch:
         """Return the rows of the changes as a record batch."""
     def times(self) -> ArrowBatch:

@@ -6,11 +6,12 @@ A ``ColumnDelta`` is a ``Delta`` in another form. Where an operator in Python me
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from lmerge.temporal.changes import Change, Delta
 from lmerge.temporal.operators.operator import PlanOperator
+from lmerge.temporal.values import Values
 
 
 class ColumnDelta(Protocol):
@@ -34,6 +35,21 @@ class ColumnDelta(Protocol):
     def in_order(self, count: int) -> Sequence[ColumnDelta]:
         """Return inserts as the batches of a source that ends: by start, each with the stable that is allowed."""
 
+    def rows_by_window(
+        self,
+        grid: tuple[int, int, int, int | None],
+        begun: int,
+        reach: int,
+        windows_max: int,
+        key_of: Callable[[Values], Values] | None = None,
+    ) -> dict[Values, tuple[dict[int, list[Values]], list[tuple[Values, int, int]]]] | None:
+        """Return new events by group: their rows by the starts of windows, and those that end at or after ``reach``.
+
+        None if a change is no new event, a window would begin at -inf, or one opens more than ``windows_max`` windows.
+        ``grid``: size, hop, offset, and the time before which no window begins. Windows begin until ``begun``.
+        ``key_of``: the key of a row; without it all have that of no columns.
+        """
+
 
 AnyDelta: TypeAlias = "Delta | ColumnDelta"
 
@@ -48,6 +64,14 @@ def as_rows(delta: AnyDelta) -> Delta:
 def rows_of_steps(steps: Sequence[Mapping[str, AnyDelta]]) -> list[dict[str, Delta]]:
     """Return the batches of results, step by step, as rows."""
     return [{name: as_rows(found) for name, found in step.items()} for step in steps]
+
+
+class MixedOperator(PlanOperator):
+    """An operator that takes rows or columns, and gives rows."""
+
+    @abstractmethod
+    def step_mixed(self, deltas: Sequence[AnyDelta]) -> Delta:
+        """Take a batch of each input in the form that it has, and return the batch of the output, as ``step`` does."""
 
 
 class ColumnOperator(PlanOperator):

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 from lmerge.core.elements import NEG_INF
 from lmerge.errors import LmergeError
 from lmerge.temporal.changes import NOTHING_CHANGES, Delta
-from lmerge.temporal.columns import AnyDelta, ColumnDelta, ColumnOperator, as_rows
+from lmerge.temporal.columns import AnyDelta, ColumnDelta, ColumnOperator, MixedOperator, as_rows
 from lmerge.temporal.operators.operator import PlanOperator
 
 Observer: TypeAlias = Callable[[int, Sequence[Delta], Delta], None]
@@ -149,8 +149,12 @@ def stepped(operator: PlanOperator, read: Sequence[Delta]) -> Delta:
     """Return an operator's output for a batch of each input. Raises what the operator raises."""
     if all(delta.is_empty for delta in read):
         return NOTHING_CHANGES
+    return _marked(operator.step(read), operator, read)
+
+
+def _marked(found: Delta, operator: PlanOperator, read: Sequence[AnyDelta]) -> Delta:
+    """Return an operator's output with the watermark that follows from those that it has read."""
     marks = [delta.mark for delta in read if delta.mark is not None]
-    found = operator.step(read)
     return found._replace(mark=operator.mark_of(max(marks))) if marks else found
 
 
@@ -169,6 +173,9 @@ class _Streams:
     def stepped(self, operator: PlanOperator, reads: Sequence[int]) -> AnyDelta:
         """Let an operator take what it reads; return its output. Raises what the operator raises."""
         read = [self.batches[place] for place in reads]
+        if isinstance(operator, MixedOperator) and not all(batch.is_empty for batch in read):
+            rows = operator.step_mixed(read)
+            return _marked(rows, operator, read)
         if not isinstance(operator, ColumnOperator) or all(batch.is_empty for batch in read):
             return stepped(operator, [self.rows(place) for place in reads])
         marks = [batch.mark for batch in read if batch.mark is not None]

@@ -24,6 +24,8 @@ class DeclaredWindows(WindowOperator):
     ``is_ordered`` is for one group of disjoint windows to which results are clipped.
     """
 
+    takes_columns = False
+
     def __init__(
         self,
         name: str,

@@ -21,7 +21,9 @@ from sortedcontainers import SortedList
 
 from lmerge.core.calendar import Calendar, Node
 from lmerge.core.elements import INF, NEG_INF
+from lmerge.errors import LmergeError
 from lmerge.temporal.changes import Change, Delta, differences
+from lmerge.temporal.columns import AnyDelta, ColumnDelta, MixedOperator, as_rows
 from lmerge.temporal.errors import ModuleViolation
 from lmerge.temporal.operators.operator import Due, row_of_state
 from lmerge.temporal.operators.skipping import SkippedEvents, SkippingOperator
@@ -46,7 +48,7 @@ GROUPS: Final[Mapping[type[WindowKind], Callable[[Values, WindowRules], WindowGr
 }
 
 
-class WindowOperator(SkippingOperator):
+class WindowOperator(SkippingOperator, MixedOperator):
     """Results of windows, by group. ``key_of``: the group's key of a row; None: all rows are one group.
 
     ``key_order``: the order of groups, in which a checkpoint has them.
@@ -84,19 +86,37 @@ class WindowOperator(SkippingOperator):
             assert key_of is None, "groups without events are not there"
             self._groups[()] = self._going_on[()] = GROUPS[type(rules.kind)]((), rules)
 
+    takes_columns = True  # whether nothing but the windows looks at the changes
+
+    def step_mixed(self, deltas: Sequence[AnyDelta]) -> Delta:
+        """Take a batch; new events as columns become rows by window at once."""
+        (delta,) = deltas
+        (skip,) = self._skips
+        is_whole = self._takes_rows and skip is not None and skip.until == NEG_INF
+        has_mark = self._is_marked or delta.mark is not None
+        if isinstance(delta, Delta) or not (self.takes_columns and is_whole and has_mark and len(delta)):
+            return self.step([as_rows(delta)])
+        assert skip is not None
+        return self._moved(skip.take(Delta([], delta.stable, delta.mark)), delta)
+
     def _step(self, deltas: Sequence[Delta]) -> Delta:
         (delta,) = deltas
+        return self._moved(delta, delta)
+
+    def _moved(self, delta: Delta, came: AnyDelta) -> Delta:
+        """Move time as ``delta`` has it, take the changes that came, and return the batch of the output."""
         self._move_time(delta)
-        if not self._inserted(delta.changes):
-            for change in delta.changes:
-                group = self._group(change.row)
-                group.apply(change, self._begun)
-                self._changed(group, change.sync_time)
+        if isinstance(came, Delta) or not self._inserted_columns(came):
+            changes = as_rows(came).changes
+            if not self._inserted(changes):
+                for change in changes:
+                    group = self._group(change.row)
+                    group.apply(change, self._begun)
+                    self._changed(group, change.sync_time)
         if self._mark == INF and isinstance(self._rules.kind, Hopping):
             self._end_grid()
         self._touch_due()
-        changes = self._refresh()
-        return self._emit_merged(changes, None if delta.stable is None else self._output_stable())
+        return self._emit_merged(self._refresh(), None if delta.stable is None else self._output_stable())
 
     @property
     def skip_until(self) -> int:
@@ -254,7 +274,10 @@ class WindowOperator(SkippingOperator):
         """Apply new events by group and window, or return False if each must be applied by itself."""
         if not (self._takes_rows and changes and all(old == vs < new for _, vs, old, new in changes)):
             return False
-        inserts = {(): changes} if self._key_of is None else _by_key(changes, self._key_of)
+        try:
+            inserts = {(): changes} if self._key_of is None else _by_key(changes, self._key_of)
+        except LmergeError:  # of a key: what is wrong with a row before it comes first
+            return False
         found: list[tuple[GridGroup, Sequence[Change], Mapping[int, Sequence[Values]]]] = []
         for key, some in inserts.items():
             group = self._groups.get(key) or GridGroup(key, self._rules)
@@ -268,6 +291,27 @@ class WindowOperator(SkippingOperator):
             group.insert(some, rows, self._begun)
             self._changed(group, min(change.vs for change in some))
         return True
+
+    def _inserted_columns(self, batch: ColumnDelta) -> bool:
+        """Do as ``_inserted`` for columns. When time is bound the first change of each group counts, so not then."""
+        kind = self._rules.kind
+        assert isinstance(kind, Hopping)
+        grid = kind.size, kind.hop, kind.offset, kind.since
+        reach = NEG_INF if not isinstance(self._rules.module, IncrementalModule) else kind.start_above(self._begun)
+        if reach > INF or self._rules.stamp is Stamp.TIME_BOUND:
+            return False
+        try:
+            found = batch.rows_by_window(grid, self._begun, reach, self._rules.windows_max, self._key_of)
+        except LmergeError:  # as in ``_inserted``
+            return False
+        for key, (windows, kept) in (found or {}).items():
+            group = self._groups.get(key)
+            if group is None:
+                group = self._groups[key] = GridGroup(key, self._rules)
+            assert isinstance(group, GridGroup)
+            group.insert([Change(row, vs, vs, ve) for row, vs, ve in kept], windows, self._begun)
+            self._changed(group, INF)
+        return found is not None
 
     def _changed(self, group: WindowGroup, sync_time: int) -> None:
         """Note that events of a group have changed from ``sync_time`` on."""

@@ -4,13 +4,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow_array::{Array, Int64Array, RecordBatch, StructArray};
 use arrow_schema::{DataType, Field, Schema};
-use lmerge_temporal::RowSchema;
 use lmerge_temporal::batch::Batch;
 use lmerge_temporal::elements::ElementForm;
 use lmerge_temporal::history::{ResultTable, in_order};
+use lmerge_temporal::windows::kinds::Grid;
+use lmerge_temporal::{NEG_INF, RowSchema};
 use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::types::{PyDict, PyList, PyTuple};
 
 use super::values::{columns_of, rows_of};
 use crate::columns::Columns;
@@ -134,6 +135,29 @@ impl ColumnTable {
     }
 }
 
+/// The windows of a group, and the events that it keeps; they are made if they are not there.
+fn group_of<'py>(
+    groups: &Bound<'py, PyDict>,
+    key: Bound<'py, PyAny>,
+) -> PyResult<(Bound<'py, PyDict>, Bound<'py, PyList>)> {
+    if let Some(group) = groups.get_item(&key)? {
+        return group.extract();
+    }
+    let group = (PyDict::new(groups.py()), PyList::empty(groups.py()));
+    groups.set_item(key, &group)?;
+    Ok(group)
+}
+
+/// The list of a window, which is made if it is not there.
+fn list_of<'py>(windows: &Bound<'py, PyDict>, start: i128) -> PyResult<Bound<'py, PyList>> {
+    if let Some(list) = windows.get_item(start)? {
+        return Ok(list.cast_into::<PyList>()?);
+    }
+    let list = PyList::empty(windows.py());
+    windows.set_item(start, &list)?;
+    Ok(list)
+}
+
 /// A batch of changes, the stable point and the watermark behind them.
 #[pyclass(frozen, module = "lmerge._native")]
 pub struct ColumnBatch(pub Batch);
@@ -193,6 +217,68 @@ impl ColumnBatch {
             list.append((row, batch.vs[at], batch.old[at], batch.new[at]))?;
         }
         Ok(list)
+    }
+
+    /// New events by the key of their group: their rows by the starts of windows, and those (row, start, end) that end at
+    /// or after `reach`. None if a change is no new event, a window would begin at -inf, or an event opens more than `windows_max`
+    /// windows.
+    ///
+    /// `grid`: size, hop, offset, and the time before which no window begins. Windows begin until `begun`. `key_of`: the
+    /// key of a row; without it all have that of no columns.
+    #[pyo3(signature = (grid, begun, reach, windows_max, key_of=None))]
+    fn rows_by_window<'py>(
+        &self,
+        py: Python<'py>,
+        grid: (i64, i64, i64, Option<i64>),
+        begun: i64,
+        reach: i64,
+        windows_max: i64,
+        key_of: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let batch = &self.0;
+        let times = || batch.vs.iter().zip(batch.old.iter()).zip(batch.new.iter());
+        let (size, hop, offset, since) = grid;
+        let is_new = |vs: i64, old, new| vs > NEG_INF.saturating_add(size) && vs == old && old < new;
+        if !times().all(|((&vs, &old), &new)| is_new(vs, old, new)) {
+            return Ok(None);
+        }
+        let grid = Grid {
+            size,
+            hop,
+            offset,
+            since,
+            shown: String::new(),
+        };
+        let until = begun.saturating_add(1);
+        let starts = |vs: i64, new: i64| (i128::from(grid.first_over(vs)), i128::from(new.min(until)));
+        let most = i128::from(windows_max) * i128::from(hop);
+        let is_far = |vs, new| {
+            let (first, last) = starts(vs, new);
+            last - first > most
+        };
+        if times().any(|((&vs, _), &new)| is_far(vs, new)) {
+            return Ok(None);
+        }
+        let rows = rows_of(py, &batch.schema.columns, &batch.columns, batch.len())?;
+        let found = PyDict::new(py);
+        let mut group = None;
+        for (row, ((&vs, _), &new)) in rows.into_iter().zip(times()) {
+            let (windows, kept) = match (&key_of, &group) {
+                (None, Some(only)) => only,
+                (None, None) => group.insert(group_of(&found, PyTuple::empty(py).into_any())?),
+                (Some(key_of), _) => group.insert(group_of(&found, key_of.call1((&row,))?)?),
+            };
+            let (first, last) = starts(vs, new);
+            let mut start = first;
+            while start < last {
+                list_of(windows, start)?.append(&row)?;
+                start += i128::from(hop);
+            }
+            if new >= reach {
+                kept.append((row, vs, new))?;
+            }
+        }
+        Ok(Some(found))
     }
 
     /// The rows as a record batch.
