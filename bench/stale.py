@@ -56,6 +56,7 @@ MEASURES: Final[dict[str, tuple[str, ...]]] = {
     "status_page": _SERVICE,
     "subscribers": _SERVICE,
     "temporal_costs": _TEMPORAL,
+    "temporal_end_to_end": (*_SERVICE, *_TEMPORAL, "lmerge/replica", "native/rows/src"),
     "temporal_feedback": (*_KILLS, *_TEMPORAL, "lmerge/replica", "bench/feedback.py"),
     "temporal_functions": (*_TEMPORAL, "bench/temporal_streams.py"),
     "temporal_operators": _TEMPORAL,
