@@ -193,7 +193,9 @@ class WindowGroup(ABC):
             return list(rules.on_empty(window))
         if isinstance(rules.module, IncrementalModule):
             return list(rules.module.result(entry.state, window))
-        events = [rules.clipped(*event, entry) for event in self.members(entry)]
+        events = list(self.members(entry))
+        if rules.follows_clipping:
+            events = [rules.clipped(*event, entry) for event in events]
         key = rules.key
         if rules.module.starts_only:
             events.sort(key=lambda event: (event.vs, key(event.row)))
