@@ -366,7 +366,9 @@ class WindowOperator(SkippingOperator, MixedOperator):
             return []
         must = self._must_be_emitted(group, entry)
         results = stamped(group, entry) if must and has_results(group, entry) else []
+        next_look = INF
         if self._rules.stamp is Stamp.TIME_BOUND and self._rules.form is Form.SETTLED and not is_closed:
+            next_look = min((one.vs + 1 for one in results if one.vs >= self._input_stable), default=INF)
             results = [one for one in results if one.vs < self._input_stable]
         if is_closed:
             self._hold(group, start, None)
@@ -374,24 +376,24 @@ class WindowOperator(SkippingOperator, MixedOperator):
         else:
             if results:
                 group.emitted[start] = results
-            self._wait(group, entry, closes_at)
+            self._wait(group, entry, closes_at, next_look)
         return differences(emitted, results)
 
-    def _wait(self, group: WindowGroup, entry: WindowEntry, closes_at: int) -> None:
-        """Let a window hold the output's stable point, and note when to look at it again.
+    def _wait(self, group: WindowGroup, entry: WindowEntry, closes_at: int, next_look: int = NEG_INF) -> None:
+        """Let a window hold the output's stable point, and note when to look at it again: a checkpoint has neither.
 
-        Both follow from the window and the time alone, so a checkpoint has neither.
+        ``next_look``: when its next time-bound result has begun; if that is not known, at the next stable point.
         """
         start = entry.start
         if self._rules.form is Form.FINAL:
             self._ready.note(group, start, self._has_reached(closes_at))
             self._hold(group, start, first_result(group, entry))
-            self._look_later(group, entry, False, closes_at)
+            self._look_later(group, entry, False, closes_at, next_look)
             return
         must = self._must_be_emitted(group, entry)
         is_settled = self._has_reached(group.settles_at(entry)) or self._rules.stamp is Stamp.TIME_BOUND
         self._hold(group, start, None if must and is_settled else first_result(group, entry))
-        self._look_later(group, entry, must, closes_at)
+        self._look_later(group, entry, must, closes_at, next_look)
 
     def _must_be_emitted(self, group: WindowGroup, entry: WindowEntry) -> bool:
         form = self._rules.form
@@ -417,7 +419,7 @@ class WindowOperator(SkippingOperator, MixedOperator):
                     f"{change} in the window that starts at {start}"
                 )
 
-    def _look_later(self, group: WindowGroup, entry: WindowEntry, must: bool, closes_at: int) -> None:
+    def _look_later(self, group: WindowGroup, entry: WindowEntry, must: bool, closes_at: int, next_look: int) -> None:
         """Enter a window into the calendars for the next times at which time alone can move it."""
         form = self._rules.form
         mark = entry.start if form is Form.EAGER else entry.end
@@ -429,7 +431,7 @@ class WindowOperator(SkippingOperator, MixedOperator):
         if form is not Form.FINAL and not self._has_reached(group.settles_at(entry)):
             due = group.settles_at(entry)
         if self._rules.stamp is Stamp.TIME_BOUND and form is Form.SETTLED:
-            due = self._input_stable + 1
+            due = min(closes_at, max(next_look, self._input_stable + 1))
         if self._input_stable < due < INF and entry.due_stable != due:
             entry.due_stable = due
             self._by_stable.add([due, group, entry.start])

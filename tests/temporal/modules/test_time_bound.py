@@ -37,6 +37,15 @@ def test_a_running_count_moves_the_stable_point_with_the_input() -> None:
     assert second.stable == 4
 
 
+def test_the_form_settled_emits_each_result_when_the_stable_point_has_passed_its_start() -> None:
+    operator = operator_of(RunningCount(), Stamp.TIME_BOUND, Form.SETTLED)
+    found = operator.step([Delta([Change((7,), at, at, at + 1) for at in (1, 3)], 2)])
+    assert (found.changes, found.stable) == ([Change((1,), 1, 1, 3)], 2)
+    for stable, changes in ((3, []), (4, [Change((2,), 3, 3, 5)])):
+        found = operator.step([Delta([], stable)])
+        assert (found.changes, found.stable) == (changes, stable)
+
+
 class Early(TimedOperator[int]):
     """Stamps results before the window, or before the event."""
 
