@@ -484,7 +484,8 @@ class QueryRun:
         for kept in snapshot["sources"]:
             entrance = self.entrances[kept["name"]]
             entrance.restore(kept["state"])
-            self.recorders[kept["name"]] = SourceRecorder(self._recorded, entrance.live, entrance.live.stable)
+            if self._recorded:
+                self.recorders[kept["name"]] = SourceRecorder(self._recorded, entrance.live, entrance.live.stable)
             self._passed_on[kept["name"]] = kept["passed_on"]
         if self._tables is not None:
             for part, kept in zip(parts, snapshot["tables"], strict=True):

@@ -115,3 +115,12 @@ def test_a_snapshot_is_read_whatever_the_plan_computes() -> None:
     for at in range(12):
         run.take("numbers", [Change((at % 3, 1), at, at, at + 4), at - 3])
     assert QueryRun.load(run.dump(), {"p": percentiles.node}).dump() == run.dump()
+
+
+@pytest.mark.parametrize("recorded", [0, 10])
+def test_a_restored_run_keeps_the_live_events_of_its_sources_only_if_it_records(recorded: int) -> None:
+    outputs = {"all": source("numbers", {"a": "int"}).node}
+    run = QueryRun(outputs, recorded=recorded)
+    run.take("numbers", [Change((1,), 0, 0, 9)])
+    again = QueryRun(outputs, recorded=recorded, resume=run.snapshot())
+    assert len(again.recorders["numbers"].record().events) == (1 if recorded else 0)
