@@ -202,6 +202,8 @@ impl OpenEvents {
         let kept = state.get("events")?.list()?;
         let kept: Vec<&[Plain; 3]> = kept.iter().map(Plain::tuple).collect::<Result<_, _>>()?;
         let rows = self.encoded(&kept.iter().map(|[row, _, _]| row).collect::<Vec<_>>())?;
+        self.rows.reserve(kept.len());
+        self.nodes.reserve(kept.len());
         for (row, [_, vs, ends]) in rows.iter().zip(kept) {
             for end in ends.list()? {
                 self.add(row.data(), vs.int()?, end.int()?);

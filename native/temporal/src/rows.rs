@@ -109,6 +109,15 @@ impl RowArena {
         id
     }
 
+    /// Make room for so many rows more at once.
+    pub fn reserve(&mut self, more: usize) {
+        self.places.reserve(more);
+        self.holds.reserve(more);
+        let (bytes, places, hashing) = (&self.bytes, &self.places, &self.hashing);
+        let hash = |&id: &u32| hashing.hash_one(bytes.get(places[id as usize]));
+        self.numbers.reserve(more, hash);
+    }
+
     /// Hold a row of this arena once more.
     pub fn hold_again(&mut self, id: u32) {
         self.holds[id as usize] += 1;

@@ -198,6 +198,7 @@ impl JoinSide {
         if let Some(failure) = row_keys.failure {
             return Err(failure);
         }
+        self.rows.reserve(times.len());
         for (index, (vs, ve)) in times.into_iter().enumerate() {
             let row = self.rows.hold(rows.row(index).data());
             let key = row_keys
