@@ -8,7 +8,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
-from collections.abc import Callable
+import sys
+import zlib
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -37,8 +40,34 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
     mark = pyfuncitem.get_closest_marker("timeout")
     deadline_s = mark.args[0] if mark is not None and mark.args else DEADLINE_S
-    asyncio.run(asyncio.wait_for(pyfuncitem.obj(**arguments), deadline_s))
+    asyncio.run(_with_deadline(pyfuncitem.obj(**arguments), deadline_s))
     return True
+
+
+async def _with_deadline(coroutine: Coroutine[Any, Any, None], deadline_s: float) -> None:
+    """Await a test. At its deadline, print where each task waits: the error shows only the test's own."""
+    test = asyncio.ensure_future(coroutine)
+    if not (await asyncio.wait([test], timeout=deadline_s))[0]:
+        for task in asyncio.all_tasks():
+            task.print_stack(file=sys.stderr)
+        test.cancel()
+        await asyncio.wait([test])
+        raise TimeoutError(f"the test did not end in {deadline_s:g} s; where its tasks waited is in stderr")
+    test.result()
+
+
+@pytest.fixture(params=["some", pytest.param("all", marks=pytest.mark.long)], ids=[pytest.HIDDEN_PARAM, "all"])
+def seeds_of(request: pytest.FixtureRequest) -> Callable[[int, int], range]:
+    """Return which of a number of seeds a test takes, such as every third of 60: ``seeds_of(60, 3)``. Long tests: all.
+
+    Each case of a test begins at another seed, so that the cases together take them all in the default suite too.
+    """
+    case = zlib.crc32(request.node.name.encode())
+
+    def seeds_of(number: int, every: int) -> range:
+        return range(number) if request.param == "all" else range(case % every, number, every)
+
+    return seeds_of
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ def reset(
     epoch: Annotated[
         int,
         typer.Option(
-            help="Number of the new epoch, above the present one; 0: this machine's clock, in seconds.", min=0
+            help="Number of the new epoch, above the present one; 0: the clock in seconds, or the next number.", min=0
         ),
     ] = 0,
     *,

@@ -5,6 +5,7 @@ Each raises ServerGone, UnknownMerge (also for an unknown input), PermissionDeni
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Generator, Iterable, Iterator
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ from lmerge import clock
 from lmerge.client.connection.faults import naming
 from lmerge.client.connection.security import Security
 from lmerge.client.connection.streams import parse_targets
-from lmerge.client.describe import TIMEOUT_S, stub_of
+from lmerge.client.describe import TIMEOUT_S, describe_merge, stub_of
 from lmerge.core.inputs import InputRole
 from lmerge.errors import LmergeError, UsageError
 from lmerge.wire.generated import lmerge_pb2 as pb
@@ -104,13 +105,13 @@ def reset_merge(
 ) -> int:
     """Begin a new epoch of a merge, empty, on all of its servers. Returns the epoch's number, the same on all of them.
 
-    ``epoch`` 0: this machine's clock, in seconds. All servers are called; then the error of the first one that failed
-    is raised.
+    ``epoch`` 0: this machine's clock, in seconds, or one above the latest epoch of the servers, if that is more. All
+    servers are called; then the error of the first one that failed is raised.
     """
     servers = parse_targets(targets)
     for what, name in (("merge", merge), ("reason", reason)):
         check_sendable(what, name)
-    epoch = epoch or clock.wall_us() // 1_000_000
+    epoch = epoch or max(clock.wall_us() // 1_000_000, 1 + _latest_epoch(servers, merge, security, timeout_s))
     if not 0 < epoch <= EPOCH_MAX:
         raise UsageError(f"an epoch is a number from 1 to {EPOCH_MAX}, not {epoch}")
     failed: LmergeError | None = None
@@ -123,6 +124,15 @@ def reset_merge(
     if failed is not None:
         raise failed
     return epoch
+
+
+def _latest_epoch(servers: Iterable[str], merge: str, security: Security | None, timeout_s: float) -> int:
+    """Return the latest epoch of a merge among the servers that answer; 0: it was never reset."""
+    epochs = [0]
+    for target in servers:
+        with contextlib.suppress(LmergeError):  # the reset itself reports it
+            epochs.append(int(describe_merge(target, merge, security=security, timeout_s=timeout_s).epoch))
+    return max(epochs)
 
 
 def drain_server(

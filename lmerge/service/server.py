@@ -42,6 +42,7 @@ from lmerge.service.merge.registry import Registry
 from lmerge.service.ports import cannot_listen, why_not
 from lmerge.service.security.guard import Guard, caller_of, may_see
 from lmerge.service.settings import Settings
+from lmerge.time_limit import time_limit
 from lmerge.wire.generated import lmerge_pb2 as pb
 
 SERVICE: Final = pb.DESCRIPTOR.services_by_name["Lmerge"].full_name
@@ -143,7 +144,8 @@ class Server:
         deadline = time.monotonic() + grace_s
         await self._health.enter_graceful_shutdown()
         with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._registry.drain(), grace_s)
+            async with time_limit(grace_s):
+                await self._registry.drain()
         await self._grpc.stop(max(0.0, deadline - time.monotonic()))
         if self._http is not None:
             await self._http.stop()

@@ -109,10 +109,7 @@ def _owner(node: Json) -> str:
 
 def _called(place: KubePlace, work: Callable[[Api], Awaitable[Found]]) -> Found:
     async def run() -> Found:
-        api = await connect(place.kubeconfig, place.context)
-        try:
+        async with await connect(place.kubeconfig, place.context) as api:
             return await work(api)
-        finally:
-            await api.close()
 
     return asyncio.run(run())

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Final
 
 import aiohttp
@@ -86,10 +87,18 @@ async def connect(config_file: str | None = None, context: str | None = None) ->
 
 
 class Api:
-    """Calls over one pool of connections. Close it at the end. Objects are JSON, as the API server sends them."""
+    """Calls over one pool of connections, which ``async with`` closes. Objects are JSON, as the server sends them."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
+
+    async def __aenter__(self) -> Api:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
 
     async def close(self) -> None:
         """Close the connections."""
@@ -257,11 +266,21 @@ class Api:
                     raise problem_of(attempted, right, response.status, await response.read(), after)
                 yield response
             finally:
-                response.close() if verb == "watch" else response.release()
+                _end(response)
         except asyncio.TimeoutError:
             raise ApiUnreachable(attempted, f"no answer within {timeout.total} s") from None
         except (aiohttp.ClientError, OSError) as problem:
             raise ApiUnreachable(attempted, f"{problem or type(problem).__name__}") from None
+
+
+def _end(response: aiohttp.ClientResponse) -> None:
+    """Give back the connection of an answer; one that is not read to its end, such as a watch, ends at once.
+
+    A TLS connection that is closed waits for its peer, and nobody waits for it: it outlived the event loop.
+    """
+    if response.connection is not None and response.connection.transport is not None:
+        response.connection.transport.abort()
+    response.close()
 
 
 _METHODS: Final = {

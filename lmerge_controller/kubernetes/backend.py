@@ -12,6 +12,7 @@ from contextlib import suppress
 
 from lmerge.clock import wall_us
 from lmerge.errors import UsageError
+from lmerge.time_limit import time_limit
 from lmerge_controller.backend import ActionOutcome
 from lmerge_controller.kubernetes.api import BUDGETS, DEPLOYMENTS, PODS, Json
 from lmerge_controller.kubernetes.api_errors import NotAllowed, ObjectMissing, WriteConflict
@@ -141,7 +142,8 @@ class KubernetesBackend:
     async def wait(self, timeout_s: float) -> None:
         """Return when something of the query has changed, or after ``timeout_s`` seconds."""
         with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._changed.wait(), timeout_s)
+            async with time_limit(timeout_s):
+                await self._changed.wait()
         self._changed.clear()
 
     def _processes(self) -> tuple[ObservedProcess, ...]:

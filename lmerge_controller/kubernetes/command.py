@@ -70,9 +70,7 @@ async def _run(settings: Any, kubeconfig: str | None, context: str | None, host:
     from lmerge_controller.kubernetes.controller import Controller
     from lmerge_controller.kubernetes.controller_http import ControllerPages
 
-    api = await connect(kubeconfig, context)
-    election_api = await connect(kubeconfig, context)
-    try:
+    async with await connect(kubeconfig, context) as api, await connect(kubeconfig, context) as election_api:
         found = Controller(api, election_api, settings)
         async with ControllerPages(host, port, found.metrics.registry, found.why_not_ready) as pages:
             scope = settings.namespace or "all namespaces"
@@ -90,6 +88,3 @@ async def _run(settings: Any, kubeconfig: str | None, context: str | None, host:
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.add_signal_handler(number, on_signal)
             await found.run()
-    finally:
-        await api.close()
-        await election_api.close()

@@ -16,6 +16,7 @@ from typing import Final
 
 from lmerge.client.connection.security import Security
 from lmerge.errors import LmergeError, UsageError
+from lmerge.time_limit import time_limit
 from lmerge_controller.kubernetes.api import QUERIES, Api, Json
 from lmerge_controller.kubernetes.backend import KubernetesBackend, problem_reason
 from lmerge_controller.kubernetes.cluster_copy import ClusterCopy
@@ -149,7 +150,8 @@ class Controller:
         """Wait until everything is listed. Until then each query that is listed shows what is missing."""
         while True:
             with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self.copies.listed(), LIST_S)
+                async with time_limit(LIST_S):
+                    await self.copies.listed()
                 return
             try:
                 self.copies.check()

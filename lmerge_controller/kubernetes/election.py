@@ -20,6 +20,7 @@ from typing import Any, Final
 from lmerge import __version__
 from lmerge.clock import random, wall_us
 from lmerge.errors import Unavailable
+from lmerge.time_limit import time_limit
 from lmerge_controller.kubernetes.api import LEASES, Api, Json
 from lmerge_controller.kubernetes.api_errors import ApiProblem, ObjectExists, ObjectMissing, WriteConflict
 from lmerge_controller.kubernetes.lease_rules import Candidacy, LeaseTimes, term_of
@@ -219,7 +220,8 @@ class Election:
         if self._rules.leadership is not None:
             pause = min(pause, max(0.0, self.left_s))
         with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._stopping.wait(), pause)
+            async with time_limit(pause):
+                await self._stopping.wait()
 
     def _note_version(self, other: str | None) -> None:
         """Log that a candidate of another version leads, once for each such version."""

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from lmerge import clock
 from lmerge.errors import UsageError
+from lmerge.time_limit import time_limit
 from lmerge_controller.backend import ActionOutcome
 from lmerge_controller.local.part_commands import addresses, replica_command, rule_of, server_command, server_name
 from lmerge_controller.local.process_table import ProcessId, end_all
@@ -156,7 +157,8 @@ class LocalBackend:
     async def wait(self, timeout_s: float) -> None:
         """Return when a process has started or ended, or the description was replaced, or after ``timeout_s``."""
         try:
-            await asyncio.wait_for(self._changed.wait(), timeout_s)
+            async with time_limit(timeout_s):
+                await self._changed.wait()
         except asyncio.TimeoutError:
             return
         self._changed.clear()

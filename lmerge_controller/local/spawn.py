@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from lmerge.errors import Unavailable, UsageError
+from lmerge.time_limit import time_limit
 from lmerge_controller.local.log_file import LogFile
 from lmerge_controller.local.process_table import MARK, ProcessId, kill_rest, mark_of, process_id
 
@@ -109,7 +110,8 @@ class LocalSpawner:
         """Run what comes before the start. Raises CannotStart if it fails, or takes longer than PREPARE_S_MAX."""
         child = _OwnChild(await self._spawn(command, command.prepare), self.run, command.name)
         try:
-            code = await asyncio.wait_for(child.wait(), PREPARE_S_MAX)
+            async with time_limit(PREPARE_S_MAX):
+                code = await child.wait()
         except asyncio.TimeoutError:
             raise CannotStart(f"what comes before its start took longer than {PREPARE_S_MAX:.0f} s") from None
         finally:

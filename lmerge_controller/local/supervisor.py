@@ -25,6 +25,7 @@ from enum import Enum
 from types import TracebackType
 from typing import Any, Final
 
+from lmerge.time_limit import time_limit
 from lmerge_controller.local.process_table import ProcessId
 from lmerge_controller.local.restarts import RestartPace, RestartRule
 from lmerge_controller.local.spawn import CannotStart, ProcessCommand, RunningProcess, Spawner
@@ -192,7 +193,8 @@ class _Kept:
                 self._log(f"{self.status.ended}; it is started again in {wait_s:.1f} s")
                 self._report(SupervisedPhase.WAITING, wait_s=wait_s)
                 with suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(self.stopping.wait(), wait_s)
+                    async with time_limit(wait_s):
+                        await self.stopping.wait()
         self._report(SupervisedPhase.STOPPED)
 
     async def _life(self) -> int | None:

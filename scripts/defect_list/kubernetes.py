@@ -21,6 +21,13 @@ DEFECTS = (
         "::test_a_crd_that_helm_installed_is_upgraded_by_the_command_of_day_two",
     ),
     Defect(
+        "a watch that is given up waits for its peer",
+        "lmerge_controller/kubernetes/api.py",
+        "        response.connection.transport.abort()\n",
+        "        response.connection.transport.close()\n",
+        CACHE_TEST + "test_a_watch_that_is_given_up_waits_for_no_answer",
+    ),
+    Defect(
         "an acquisition by the holder before keeps its term",
         RULES,
         "floor) + 1\n",

@@ -111,11 +111,14 @@ async def assert_nothing_is_empty(watched: Watched, name: str, begin_s: float, e
     assert await draw_board(watched, name, begin_s, end_s, folder) == (of_drivers, False)
     for variable in DASHBOARDS[name]["templating"]["list"]:
         if variable["type"] == "query":
-            assert await chosen_from(watched, variable["query"])
+            assert await chosen_from(watched, variable["query"], begin_s, end_s)
 
 
-async def chosen_from(watched: Watched, query: str) -> set[str]:
-    """Return the values among which a variable chooses."""
+async def chosen_from(watched: Watched, query: str, begin_s: float, end_s: float) -> set[str]:
+    """Return the values among which a variable chooses: as in Grafana, those of the time that the dashboard shows.
+
+    At one instant there may be none: a target whose scrape has timed out has no series until the next one.
+    """
     found = re.fullmatch(r"label_values\((.+), (\w+)\)", query)
     assert found is not None
-    return {one["metric"][found[2]] for one in await watched.query(filled(found[1]))}
+    return {one["metric"][found[2]] for one in await watched.over(filled(found[1]), begin_s, end_s, 1.0)}

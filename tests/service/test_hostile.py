@@ -71,6 +71,7 @@ class HostileRun:
         self.starts = self.attached = 0
         self.faults: list[str] = []
         self.done = asyncio.Event()
+        self.all_read = asyncio.Event()
 
     async def run(self) -> None:
         """Run it. Raises AssertionError."""
@@ -80,7 +81,7 @@ class HostileRun:
         tasks: list[asyncio.Task[None]] = []
         try:
             await self._start()
-            work = [self._publish(), self._read(), self._restart(), *map(self._attack, self.hostile)]
+            work = [self._publish(), self._read(), self._supervise(), *map(self._attack, self.hostile)]
             tasks += map(asyncio.create_task, work)
             await asyncio.gather(*tasks)
             lines.check(self.starts, monotonic() - began_s, self._attaches(lines), self.settings)
@@ -104,16 +105,20 @@ class HostileRun:
             self.settings = Settings(**{**vars(self.settings), "port": self.server.port})
             self.target = f"127.0.0.1:{self.server.port}"
 
-    async def _restart(self) -> None:
-        """Restart the server after each share of the messages."""
+    async def _supervise(self) -> None:
+        """Restart the server after each share of the messages, and whenever a call of Drain has stopped it."""
         every = max(300, self.messages // 4)
         due = every
-        while not self.done.is_set():
-            if sum(one.sent for one in self.hostile) >= due:
-                due += every
+        while not self.all_read.is_set():
+            ended = asyncio.ensure_future(self.server.wait_closed())
+            await asyncio.wait([ended], timeout=0.05)
+            is_due = sum(one.sent for one in self.hostile) >= due
+            if ended.done() or is_due:
+                due += every if is_due else 0
                 await self.server.stop(0.2)
+                await ended
                 await self._start()
-            await asyncio.wait([asyncio.ensure_future(self.done.wait())], timeout=0.05)
+            ended.cancel()
 
     async def _attack(self, hostile: HostileCalls) -> None:
         channel = grpc.aio.insecure_channel(self.target, options=[("grpc.use_local_subchannel_pool", 1)])
@@ -144,6 +149,7 @@ class HostileRun:
     async def _read(self) -> None:
         subscriber = AsyncSubscriber(self.target, GOOD_MERGE, resume=format_token(GOOD_MERGE, NEG_INF))
         read = [int(event.payload) async for delivery in subscriber.final() for event in delivery.changes]
+        self.all_read.set()
         assert read == list(range(self.published))
         assert subscriber.gaps == []
         assert subscriber.schema is None, "a schema of another client"

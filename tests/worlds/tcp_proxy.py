@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from types import TracebackType
 
 
@@ -30,6 +31,11 @@ class TcpProxy:
         else:
             self._flows.set()
 
+    @property
+    def live(self) -> int:
+        """How many connections are open, on either side."""
+        return len(self._writers)
+
     def cut(self) -> None:
         for writer in self._writers:
             writer.transport.abort()
@@ -49,19 +55,27 @@ class TcpProxy:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         self.connections += 1
+        with self._open(writer):
+            await self._flows.wait()
+            with suppress(OSError):
+                there_reader, there = await asyncio.open_connection(*self._target)
+                with self._open(there):
+                    await asyncio.gather(self._pass(reader, there), self._pass(there_reader, writer))
+
+    @contextmanager
+    def _open(self, writer: asyncio.StreamWriter) -> Iterator[None]:
+        """End a connection behind the block, whatever happens in it."""
         self._writers.add(writer)
-        await self._flows.wait()
         try:
-            there_reader, there = await asyncio.open_connection(*self._target)
-        except OSError:
+            yield
+        finally:
             writer.transport.abort()
-            return
-        self._writers.add(there)
-        for source, target in ((reader, there), (there_reader, writer)):
-            task = asyncio.create_task(self._pass(source, target))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._writers.discard(writer)
 
     async def _pass(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
         with suppress(OSError):
@@ -70,4 +84,3 @@ class TcpProxy:
                 target.write(data)
                 await target.drain()
         target.transport.abort()
-        self._writers.discard(target)

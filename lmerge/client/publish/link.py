@@ -44,6 +44,7 @@ from lmerge.core.elements import NEG_INF
 from lmerge.core.inputs import InputRole
 from lmerge.errors import LmergeError, ServerGone
 from lmerge.linger import Linger
+from lmerge.time_limit import time_limit
 from lmerge.wire.frames import Frames, groups
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import BatchLimits
@@ -264,7 +265,8 @@ class PublisherLink:
         self._in_flight.clear()
         await call.write(pb.PublishRequest(attach=attach).SerializeToString())
         try:
-            response = await asyncio.wait_for(call.read(), CLOSE_S)
+            async with time_limit(CLOSE_S):
+                response = await call.read()
         except asyncio.TimeoutError:
             return None
         if response is grpc.aio.EOF:

@@ -30,6 +30,7 @@ from lmerge.client.connection.background import background_loop, run_blocking
 from lmerge.client.connection.faults import error_of, naming
 from lmerge.client.connection.streams import Connector, connector_of, parse_targets
 from lmerge.client.publish.outbox import Staged
+from lmerge.time_limit import time_limit
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.names import check_name
 
@@ -117,7 +118,8 @@ class Stager:
             return f"the server at {target} has not answered lately"
         call = line.open(timeout_s)
         try:
-            await asyncio.wait_for(_open_part(call, opening), min(ANSWER_S, timeout_s))
+            async with time_limit(min(ANSWER_S, timeout_s)):
+                await _open_part(call, opening)
             for message in messages:
                 await call.write(message)
             await call.done_writing()

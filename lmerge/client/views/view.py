@@ -26,6 +26,7 @@ from lmerge.client.subscribe.subscriber import AsyncSubscriber
 from lmerge.client.views.view_table import ViewTable
 from lmerge.core.elements import NEG_INF, show_time
 from lmerge.errors import Unavailable, UsageError
+from lmerge.time_limit import time_limit
 
 # The most ended events that are kept, whatever ``keep`` is: some 300 MB with payloads of 100 bytes.
 KEEP_EVENTS_MAX: Final = 1_000_000
@@ -95,7 +96,8 @@ class AsyncView:
                 await self._moved.wait_for(lambda: self.at >= t or self._ended)
 
         try:
-            await asyncio.wait_for(reached(), timeout_s)
+            async with time_limit(timeout_s):
+                await reached()
         except asyncio.TimeoutError:
             raise Unavailable(
                 f"the view of {self.merge!r} is at {show_time(self.at)}, not at {show_time(t)}, after {timeout_s:g} s"

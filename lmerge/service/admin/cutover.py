@@ -34,6 +34,7 @@ from lmerge.service.merge.hub import Hub
 from lmerge.service.merge.lifecycle import LifeState
 from lmerge.service.merge.occurrences import OccurrenceKind
 from lmerge.text_enum import TextEnum
+from lmerge.time_limit import time_limit
 
 
 class CutoverStage(TextEnum):
@@ -98,7 +99,8 @@ class Cutover:
         certifier.cutover_to = self._to
         done = False
         try:
-            await asyncio.wait_for(self._prepare(report), self._timeout_s)
+            async with time_limit(self._timeout_s):
+                await self._prepare(report)
             if not self._keeps:
                 await self._hub.task.settled(self._detach)
             done = True

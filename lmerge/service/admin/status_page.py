@@ -26,6 +26,7 @@ from lmerge.service.admin.status_bundle import FOLDER, HEADERS, Asset, read_bund
 from lmerge.service.admin.status_feed import MergeTopic, StatusFeed, Topic, event
 from lmerge.service.security.guard import ADMIN, SUBSCRIBE, CallAccess, Guard, present_access
 from lmerge.service.settings import Settings
+from lmerge.time_limit import time_limit
 from lmerge.wire.names import check_name
 
 # Bytes of one viewer that wait in the process and in the kernel: a whole report of a large merge. A viewer that reads
@@ -170,7 +171,8 @@ class _Viewer:
             await self._write(event("differences", differences))
 
     async def _write(self, message: bytes) -> None:
-        await asyncio.wait_for(self._response.write(message), self._timeout_s)
+        async with time_limit(self._timeout_s):
+            await self._response.write(message)
 
     def _is_stuck(self) -> bool:
         """Note whether the last message has left the process. Return whether that has taken too long."""

@@ -30,6 +30,7 @@ from lmerge.service.merge.staged_parts import PartOwner, PartSizes
 from lmerge.service.security.guard import attaching
 from lmerge.service.settings import Settings
 from lmerge.service.status_codes import code_of
+from lmerge.time_limit import time_limit
 from lmerge.wire.frames import Received
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.names import check_name
@@ -122,7 +123,8 @@ class PublishSession:
         except LmergeError as error:
             await hub.inputs.leave(self, DetachCause.REFUSED, f"refused: {error}")
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._finish(error, reader, writer), self._settings.end_read_timeout_s)
+                async with time_limit(self._settings.end_read_timeout_s):
+                    await self._finish(error, reader, writer)
             raise
         finally:
             reader.cancel()
@@ -171,7 +173,8 @@ class PublishSession:
 
     async def _read_attach(self) -> pb.Attach:
         try:
-            data = await asyncio.wait_for(self._context.read(), self._settings.attach_timeout_s)
+            async with time_limit(self._settings.attach_timeout_s):
+                data = await self._context.read()
         except asyncio.TimeoutError:
             raise UsageError(f"no attach came within {self._settings.attach_timeout_s} s") from None
         if data is EOF:

@@ -21,6 +21,7 @@ from lmerge.service.merge.registry import Registry
 from lmerge.service.merge.staged_parts import ArrivingPart, PartKey, PartOwner
 from lmerge.service.security.guard import staging
 from lmerge.service.settings import Settings
+from lmerge.time_limit import time_limit
 from lmerge.wire.engine_frames import frames_of
 from lmerge.wire.frames import Received
 from lmerge.wire.generated import lmerge_pb2 as pb
@@ -52,7 +53,8 @@ class StageCall:
         """Receive the part, within the time that a call may last."""
         limit_s = self._settings.stage_timeout_s
         try:
-            return await asyncio.wait_for(self._receive(), limit_s)
+            async with time_limit(limit_s):
+                return await self._receive()
         except asyncio.TimeoutError:
             late = Unavailable(f"{self._who} cannot be staged: it has not come within {limit_s:g} s")
             raise self._refusal or late from None

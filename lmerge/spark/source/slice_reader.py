@@ -34,6 +34,7 @@ from lmerge.spark.source.decided_events import DecidedEvents
 from lmerge.spark.source.envelope_rows import Range, rows
 from lmerge.spark.source.merge_queries import ANEW, query_servers
 from lmerge.spark.source.options import ReadOptions
+from lmerge.time_limit import time_limit
 from lmerge.wire.engine_frames import frames_of
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import UNLIMITED
@@ -229,7 +230,8 @@ class _Source:
         count = 0
         while count < ELEMENTS_AT_ONCE:
             try:
-                data = await asyncio.wait_for(self._call.read(), STALL_S)  # ends the call if time is up
+                async with time_limit(STALL_S):  # ends the call if time is up
+                    data = await self._call.read()
             except asyncio.TimeoutError:
                 self._is_silent = True
                 return batches

@@ -16,6 +16,7 @@ from grpc.aio import EOF, AioRpcError, Metadata
 
 from lmerge.testing.sim.network import END, Network, SimulatedConnection
 from lmerge.testing.sim.processes import SimulatedProcess
+from lmerge.time_limit import time_limit
 
 CANCELLED_TEXT = "Locally cancelled by application!"
 Serializer = Callable[[Any], bytes] | None
@@ -290,7 +291,8 @@ class UnaryCall:
 
     async def _response(self) -> Any:
         try:
-            response = await asyncio.wait_for(self._call.read(), self._timeout_s)
+            async with time_limit(self._timeout_s):
+                response = await self._call.read()
         except asyncio.TimeoutError:
             raise AioRpcError(grpc.StatusCode.DEADLINE_EXCEEDED, Metadata(), Metadata(), "Deadline Exceeded") from None
         await self._call.code()

@@ -19,6 +19,7 @@ from lmerge.testing.sim.server import ServerProcess
 from lmerge.testing.sim.verdict import Contradiction
 from lmerge.testing.sim.watch import MergeWatch, WatchedMerge, WatchedSettings
 from lmerge.testing.sim.world import SimulatedWorld
+from lmerge.time_limit import time_limit
 
 MERGE: Final = "flights"
 # The end of a trouble is noticed within an attempt to connect and the pause before it.
@@ -165,7 +166,8 @@ class ServerMachine(SimulatedMachine):
     async def _drain(self, process: SimulatedProcess, server: ServerProcess, back_after_s: float) -> None:
         self.world.trace.note(process, "drains")
         try:
-            await asyncio.wait_for(server.registry.drain(), DRAIN_S)
+            async with time_limit(DRAIN_S):
+                await server.registry.drain()
         except asyncio.TimeoutError:
             self.world.trace.note(process, "could not drain in time")
         await asyncio.sleep(0.01)  # the last messages are on their way

@@ -32,6 +32,7 @@ from lmerge.testing.sim.replicas import ReplicaMachine
 from lmerge.testing.sim.scenario import PROMISES
 from lmerge.testing.sim.verdict import TrackedTdb
 from lmerge.testing.sim.world import SimulatedWorld
+from lmerge.time_limit import time_limit
 
 FAR: Final = 10**12
 # The output that it has caused is emitted, written and read within this time.
@@ -84,7 +85,8 @@ class WrongReplica(SimulatedMachine):
                 await self._arrived(publisher)
                 self._look_at_servers(publisher)
             work.cancel()
-            await asyncio.wait_for(publisher.close(), 10.0)
+            async with time_limit(10.0):
+                await publisher.close()
         except (LmergeError, asyncio.TimeoutError) as error:
             world.trace.note(process, f"{self.kind}: {type(error).__name__}: {error}")
             if isinstance(error, PermissionDenied) and scenario.divergence not in EXPELLING:

@@ -49,9 +49,7 @@ async def controller(
     kube: KubeServer, namespace: str, name: str = "a", *, token: str = "admin-token", port: int | None = None
 ) -> AsyncIterator[Controller]:
     async with AsyncExitStack() as stack:
-        api, election_api = await api_of(kube, token, port), await api_of(kube, token, port)
-        stack.push_async_callback(api.close)
-        stack.push_async_callback(election_api.close)
+        api, election_api = [await stack.enter_async_context(await api_of(kube, token, port)) for _ in range(2)]
         settings = ControllerSettings(namespace, namespace, name, PodSettings("lmerge:1"), times=TIMES)
         found = Controller(api, election_api, settings)
         running = asyncio.create_task(found.run())
@@ -65,20 +63,19 @@ async def controller(
 @asynccontextmanager
 async def space(kube: KubeServer, name: str) -> AsyncIterator[Api]:
     """Make a namespace with a maker of pods and a merge server, and yield an administrator's connection."""
-    api = await api_of(kube)
-    await install_definition(api)
-    await make_namespace(api, name)
-    await free_lease(api, name)
-    server = Server(Settings(port=0, http_port=None))
-    await server.start()
-    ADDRESSES[name] = f"127.0.0.1:{server.port}"
-    try:
-        async with PodMaker(api, name).running() as maker:
-            MAKERS[name] = maker
-            yield api
-    finally:
-        await server.stop(0.0)
-        await api.close()
+    async with await api_of(kube) as api:
+        await install_definition(api)
+        await make_namespace(api, name)
+        await free_lease(api, name)
+        server = Server(Settings(port=0, http_port=None))
+        await server.start()
+        ADDRESSES[name] = f"127.0.0.1:{server.port}"
+        try:
+            async with PodMaker(api, name).running() as maker:
+                MAKERS[name] = maker
+                yield api
+        finally:
+            await server.stop(0.0)
 
 
 async def seen(read: Callable[[], Awaitable[Any]], limit_s: float = 20.0) -> Any:

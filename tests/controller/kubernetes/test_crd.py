@@ -87,29 +87,27 @@ def test_a_default_that_means_nothing_is_not_written_into_descriptions() -> None
 
 
 async def test_a_description_gets_its_defaults_and_the_digest_of_the_schema(kube: KubeServer) -> None:
-    api = await api_of(kube)
-    await install_definition(api)
-    await make_namespace(api, "crd")
-    made = await api.create(QUERIES, query("defaults", SMALL))
-    assert made["spec"] == without_empty_lists(with_defaults(SMALL))
-    assert query_of(made, source="crd/defaults").replicas == 2
-    made["status"] = {"term": 4}
-    written = await api.replace(QUERIES, made, "status")
-    assert written["status"] == {"term": 4, "schema": schema_digest()}
-    await api.close()
+    async with await api_of(kube) as api:
+        await install_definition(api)
+        await make_namespace(api, "crd")
+        made = await api.create(QUERIES, query("defaults", SMALL))
+        assert made["spec"] == without_empty_lists(with_defaults(SMALL))
+        assert query_of(made, source="crd/defaults").replicas == 2
+        made["status"] = {"term": 4}
+        written = await api.replace(QUERIES, made, "status")
+        assert written["status"] == {"term": 4, "schema": schema_digest()}
 
 
 async def test_a_status_of_an_earlier_term_is_refused(kube: KubeServer) -> None:
-    api = await api_of(kube)
-    await install_definition(api)
-    await make_namespace(api, "crd")
-    made = await api.create(QUERIES, query("terms", SMALL))
-    made = await api.replace(QUERIES, made | {"status": {"term": 4}}, "status")
-    for stale in ({"term": 3}, {}):
-        with pytest.raises(ObjectRefused, match="a controller of a later term"):
-            await api.replace(QUERIES, made | {"status": stale}, "status")
-    await api.replace(QUERIES, made | {"status": {"term": 5}}, "status")
-    await api.close()
+    async with await api_of(kube) as api:
+        await install_definition(api)
+        await make_namespace(api, "crd")
+        made = await api.create(QUERIES, query("terms", SMALL))
+        made = await api.replace(QUERIES, made | {"status": {"term": 4}}, "status")
+        for stale in ({"term": 3}, {}):
+            with pytest.raises(ObjectRefused, match="a controller of a later term"):
+                await api.replace(QUERIES, made | {"status": stale}, "status")
+        await api.replace(QUERIES, made | {"status": {"term": 5}}, "status")
 
 
 @pytest.mark.parametrize("wrong", list(WRONG))
@@ -117,20 +115,18 @@ async def test_what_a_file_may_not_contain_the_api_server_refuses_too(kube: Kube
     spec, field = WRONG[wrong]
     with pytest.raises(UsageError):
         query_of(query("wrong", spec), source="wrong")
-    api = await api_of(kube)
-    await install_definition(api)
-    await make_namespace(api, "crd")
-    with pytest.raises(ObjectRefused) as refused:
-        await api.create(QUERIES, query("wrong", spec))
-    assert field in str(refused.value)
-    await api.close()
+    async with await api_of(kube) as api:
+        await install_definition(api)
+        await make_namespace(api, "crd")
+        with pytest.raises(ObjectRefused) as refused:
+            await api.create(QUERIES, query("wrong", spec))
+        assert field in str(refused.value)
 
 
 @pytest.mark.parametrize("name", ["x" * 41, "has.dot"])
 async def test_a_name_that_is_no_part_of_a_label_is_refused(kube: KubeServer, name: str) -> None:
-    api = await api_of(kube)
-    await install_definition(api)
-    await make_namespace(api, "crd")
-    with pytest.raises(ObjectRefused, match="at most 40 characters"):
-        await api.create(QUERIES, query(name, SMALL))
-    await api.close()
+    async with await api_of(kube) as api:
+        await install_definition(api)
+        await make_namespace(api, "crd")
+        with pytest.raises(ObjectRefused, match="at most 40 characters"):
+            await api.create(QUERIES, query(name, SMALL))

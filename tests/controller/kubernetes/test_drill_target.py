@@ -48,11 +48,8 @@ class DrilledCluster:
 
     def do(self, work: Callable[[Api], Awaitable[Any]]) -> Any:
         async def run() -> Any:
-            api = await api_of(self.kube)
-            try:
+            async with await api_of(self.kube) as api:
                 return await work(api)
-            finally:
-                await api.close()
 
         return asyncio.run(run())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
 import pytest
@@ -64,12 +64,8 @@ async def member(
 
 @asynccontextmanager
 async def clients(kube: KubeServer, *ports: int | None) -> AsyncIterator[list[Api]]:
-    found = [await api_of(kube, port=port) for port in ports]
-    try:
-        yield found
-    finally:
-        for api in found:
-            await api.close()
+    async with AsyncExitStack() as stack:
+        yield [await stack.enter_async_context(await api_of(kube, port=port)) for port in ports]
 
 
 async def test_one_of_three_leads_and_one_that_stops_hands_over_at_once(kube: KubeServer) -> None:
@@ -175,11 +171,9 @@ async def test_a_right_that_is_missing_is_named(kube: KubeServer, caplog: pytest
     async with clients(kube, None) as (admin,):
         space = await make_namespace(admin, "elect-narrow")
         await grant(admin, space, [{"apiGroups": [LEASES.group], "resources": ["leases"], "verbs": ["get"]}])
-        narrow = await api_of(kube, "narrow-token")
         acts = Acts()
-        async with member(narrow, space, "a", acts):
+        async with await api_of(kube, "narrow-token") as narrow, member(narrow, space, "a", acts):
             await until(lambda: "create leases" in caplog.text)
-        await narrow.close()
     assert acts.terms == []
     assert caplog.text.count("create leases") == 1, "a problem that lasts is logged once"
 

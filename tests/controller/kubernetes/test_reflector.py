@@ -47,8 +47,11 @@ def names(reflector: Reflector) -> set[str]:
 
 
 async def test_it_follows_what_is_made_changed_and_deleted_over_a_cut_connection(kube: KubeServer) -> None:
-    async with TcpProxy("127.0.0.1", kube.port) as proxy:
-        cut, api = await api_of(kube, port=proxy.port), await api_of(kube)
+    async with (
+        TcpProxy("127.0.0.1", kube.port) as proxy,
+        await api_of(kube, port=proxy.port) as cut,
+        await api_of(kube) as api,
+    ):
         space = await make_namespace(api, "reflect-cut")
         seen: list[tuple[Any, Any]] = []
         await api.create(MAPS, config_map(space, "before"))
@@ -67,34 +70,47 @@ async def test_it_follows_what_is_made_changed_and_deleted_over_a_cut_connection
             assert reflector.lists == 1, "a cut connection is no reason to list again"
             assert reflector.watches >= 2
         assert len(seen) >= 5
-        await cut.close()
-        await api.close()
 
 
 async def test_it_lists_again_when_it_is_asked_to(kube: KubeServer) -> None:
-    api = await api_of(kube)
-    space = await make_namespace(api, "reflect-again")
-    async with running(Reflector(api, MAPS, space, lambda old, new: None)) as reflector:
-        await reflector.listed()
-        reflector.relist()
-        await reflector.listed()
-        assert reflector.lists == 2
-    await api.close()
+    async with await api_of(kube) as api:
+        space = await make_namespace(api, "reflect-again")
+        async with running(Reflector(api, MAPS, space, lambda old, new: None)) as reflector:
+            await reflector.listed()
+            reflector.relist()
+            await reflector.listed()
+            assert reflector.lists == 2
+
+
+async def test_a_watch_that_is_given_up_waits_for_no_answer(kube: KubeServer) -> None:
+    """A connection that waits for its peer to end it would outlive the event loop."""
+    async with TcpProxy("127.0.0.1", kube.port) as proxy, await api_of(kube, port=proxy.port) as api:
+        space = await make_namespace(api, "reflect-given-up")
+        since = (await api.page(MAPS, space))["metadata"]["resourceVersion"]
+        accepted = asyncio.Event()
+
+        async def watch() -> None:
+            async for _ in api.watch(MAPS, space, since, seconds=60, accepted=accepted.set):
+                pass
+
+        watching = asyncio.create_task(watch())
+        await accepted.wait()
+        before, proxy.is_frozen = proxy.live, True
+        watching.cancel()
+        await until(lambda: proxy.live < before)
 
 
 async def test_a_right_that_is_missing_is_reported_and_its_grant_noticed(
     kube: KubeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lmerge_controller.kubernetes.reflector.BACKOFF_S_MAX", 0.1)
-    admin, narrow = await api_of(kube), await api_of(kube, "narrow-token")
-    space = await make_namespace(admin, "reflect-narrow")
-    async with running(Reflector(narrow, MAPS, space, lambda old, new: None)) as reflector:
-        await until(lambda: reflector.problem)
-        assert reflector.missing_right == "list configmaps"
-        await grant(admin, space, [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list"]}])
-        await until(lambda: reflector.missing_right == "watch configmaps")
-    await admin.close()
-    await narrow.close()
+    async with await api_of(kube) as admin, await api_of(kube, "narrow-token") as narrow:
+        space = await make_namespace(admin, "reflect-narrow")
+        async with running(Reflector(narrow, MAPS, space, lambda old, new: None)) as reflector:
+            await until(lambda: reflector.problem)
+            assert reflector.missing_right == "list configmaps"
+            await grant(admin, space, [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list"]}])
+            await until(lambda: reflector.missing_right == "watch configmaps")
 
 
 class ScriptedApiServer:
@@ -116,11 +132,11 @@ class ScriptedApiServer:
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
         port = runner.addresses[0][1]
-        api = Api(kubernetes_client.ApiClient(kubernetes_client.Configuration(host=f"http://127.0.0.1:{port}")))
+        settings = kubernetes_client.Configuration(host=f"http://127.0.0.1:{port}")
         try:
-            yield api
+            async with Api(kubernetes_client.ApiClient(settings)) as api:
+                yield api
         finally:
-            await api.close()
             self._stops.set()
             await runner.cleanup()
 
@@ -229,8 +245,11 @@ async def test_a_lost_connection_is_noticed_and_a_quiet_watch_after_it_is_curren
 ) -> None:
     monkeypatch.setattr("lmerge_controller.kubernetes.reflector.WATCH_S", (2, 2))
     monkeypatch.setattr("lmerge_controller.kubernetes.api.CALL_S_MAX", 1.0)
-    async with TcpProxy("127.0.0.1", kube.port) as proxy:
-        cut, api = await api_of(kube, port=proxy.port), await api_of(kube)
+    async with (
+        TcpProxy("127.0.0.1", kube.port) as proxy,
+        await api_of(kube, port=proxy.port) as cut,
+        await api_of(kube) as api,
+    ):
         space = await make_namespace(api, "reflect-lost")
         async with running(Reflector(cut, MAPS, space, lambda old, new: None)) as reflector:
             await until(lambda: reflector.watches)
@@ -239,8 +258,6 @@ async def test_a_lost_connection_is_noticed_and_a_quiet_watch_after_it_is_curren
             proxy.is_frozen = False
             await until(lambda: not reflector.problem)
             assert reflector.lists == 1, "nothing has changed, and no history was lost"
-        await cut.close()
-        await api.close()
 
 
 async def test_watches_that_end_at_once_are_begun_again_ever_more_slowly(monkeypatch: pytest.MonkeyPatch) -> None:

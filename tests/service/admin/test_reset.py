@@ -13,7 +13,7 @@ import pytest
 from secure_world import SecureWorld
 from service_world import MERGE, World, ins, stable
 
-from lmerge import AsyncPublisher, AsyncSubscriber
+from lmerge import AsyncPublisher, AsyncSubscriber, clock
 from lmerge.client.admin import reset_merge
 from lmerge.core.elements import INF, NEG_INF
 from lmerge.errors import MergeReset
@@ -255,6 +255,19 @@ async def test_the_client_goes_on_publishing_and_its_reader_gets_the_error(tmp_p
         for one_subscriber in (subscriber, fresh, resumed):
             one_subscriber.close()
         await publisher.close()
+
+
+async def test_a_merge_is_reset_twice_within_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next epoch is above that of every server that answers, also where their epochs differ."""
+    monkeypatch.setattr(clock, "wall_us", lambda: 5_900_000)
+    async with World() as one, World() as two:
+        targets = [f"127.0.0.1:{world.server.port}" for world in (one, two)]
+        for world in (one, two):
+            await world.publisher("a")
+        assert await asyncio.to_thread(reset_merge, targets, MERGE) == 5
+        assert await asyncio.to_thread(reset_merge, targets, MERGE) == 6
+        assert await asyncio.to_thread(reset_merge, targets[1], MERGE) == 7
+        assert await asyncio.to_thread(reset_merge, targets, MERGE) == 8
 
 
 async def test_a_reader_takes_servers_of_one_epoch_only() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp import web
 from page_world import fetched, page_of, page_world, settled, url_of, viewing
 from secure_world import SecureWorld
 from service_world import MERGE, ins, stable
@@ -224,6 +225,23 @@ async def test_a_viewer_that_comes_while_the_server_stops_does_not_hold_it_up() 
         await page_of(world).stop()
         async with http.get(url_of(world, "live")) as response:
             assert await asyncio.wait_for(response.read(), 10.0) == b""
+        await asyncio.wait_for(world.server.stop(1.0), 10.0)
+
+
+async def test_a_viewer_whose_write_ends_as_the_server_stops_does_not_delay_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with page_world(page_interval_s=0.01) as world, viewing(world) as viewer:
+        await viewer.until("merge")
+        loop, page, write = asyncio.get_running_loop(), page_of(world), web.StreamResponse.write
+        stopping: list[asyncio.Task[None]] = []
+
+        async def last_write(response: web.StreamResponse, data: bytes) -> None:
+            await write(response, data)
+            if not stopping:
+                loop.call_soon(lambda: stopping.append(loop.create_task(page.stop())))  # before what waits goes on
+
+        monkeypatch.setattr(web.StreamResponse, "write", last_write)
+        while await viewer.read() is not None:
+            pass
         await asyncio.wait_for(world.server.stop(1.0), 10.0)
 
 

@@ -7,7 +7,7 @@ step. The merge, its comparison and its gate are the server's; only the network 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -158,9 +158,11 @@ def hurry(session: PolicySession) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("policy", ["majority", "quarantine"])
-async def test_a_minority_that_is_wrong_changes_nothing(policy: str, kind: str) -> None:
+async def test_a_minority_that_is_wrong_changes_nothing(
+    policy: str, kind: str, seeds_of: Callable[[int, int], range]
+) -> None:
     """Also if one of the right inputs is lost, as long as the remaining ones are more than half."""
-    for seed in range(12):
+    for seed in seeds_of(12, 2):
         session = PolicySession(seed, policy, kind, good=3)
         dies_at, steps = session.random.randint(0, 40), 0
         if session.random.random() < 0.5:
@@ -175,11 +177,13 @@ async def test_a_minority_that_is_wrong_changes_nothing(policy: str, kind: str) 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("policy", ["majority", "quarantine", "hold"])
-async def test_one_that_comes_late_changes_nothing_that_was_agreed_on_and_waits(policy: str, kind: str) -> None:
+async def test_one_that_comes_late_changes_nothing_that_was_agreed_on_and_waits(
+    policy: str, kind: str, seeds_of: Callable[[int, int], range]
+) -> None:
     """Two have delivered more than the third, perhaps all. What they agreed on is not frozen: the end waits for the
     third, or the policy's lag has not passed.
     """
-    for seed in range(10):
+    for seed in seeds_of(10, 2):
         more = {"policy": f"lazy+lag:{3 * INTERVAL}"} if seed % 3 == 0 else {}
         session = PolicySession(seed, policy, kind, good=3, comes_late=True, closing="all", **more)
         fast = [name for name in session.alive if name != "good0"]
