@@ -370,24 +370,50 @@ class ColumnBatch:
         """Return inserts as the batches of a source that ends: by start, each with the stable point that is allowed."""
     def changes(self) -> list[tuple[Any, int, int, int]]:
         """Return the changes as (row, vs, old, new)."""
-    def rows_by_window(
+    def blocks_by_window(
         self,
         grid: tuple[int, int, int, int | None],
         begun: int,
         reach: int,
         windows_max: int,
+        keys: Sequence[int] | None = None,
         key_of: Callable[[tuple[Any, ...]], tuple[Any, ...]] | None = None,
-    ) -> dict[tuple[Any, ...], tuple[dict[int, list[tuple[Any, ...]]], list[tuple[tuple[Any, ...], int, int]]]] | None:
-        """Return new events by group: their rows by the starts of windows, and those that end at or after ``reach``.
+    ) -> dict[tuple[Any, ...], tuple[dict[int, RowBlock], RowBlock]] | None:
+        """Return new events by group: blocks of rows by the starts of windows, and those that end from ``reach`` on.
 
-        None if a change is no new event, a window would begin at -inf, or one opens more than ``windows_max`` windows.
+        None if a change is no new event, an event has no first window, or opens more than ``windows_max`` windows.
         ``grid``: size, hop, offset, and the time before which no window begins. Windows begin until ``begun``.
-        ``key_of``: the key of a row; without it all have that of no columns.
+        ``keys``: the columns of the key; else ``key_of`` returns that of a row; without either all have that of no
+        columns.
         """
     def rows(self) -> ArrowBatch:
         """Return the rows of the changes as a record batch."""
     def times(self) -> ArrowBatch:
         """Return vs, old and new of the changes as a record batch of int64."""
+
+@final
+class RowBlock:
+    """New events of one group as columns, in the order in which they came."""
+
+    def __len__(self) -> int: ...
+    def rows(self) -> list[tuple[Any, ...]]:
+        """Return the rows. They are made once."""
+    def events(self) -> list[tuple[tuple[Any, ...], int, int]]:
+        """Return the events as (row, start, end)."""
+    def ends(self) -> tuple[int | None, int | None, int | None]:
+        """Return the first end, the last end, and the last one that is finite; None where there is none."""
+    def overlapping(self, start: int, end: int) -> RowBlock:
+        """Return the events whose lifetimes overlap ``[start, end)``."""
+    def ending_after(self, t: int) -> RowBlock:
+        """Return the events that end after ``t``."""
+    def split(self, t: int) -> tuple[RowBlock, RowBlock]:
+        """Return the events that start before ``t``, and the others."""
+
+def block_values(blocks: Sequence[RowBlock], numbers: Sequence[int]) -> list[Any]:
+    """Return the rows of columns of several blocks in their order: tuples, or values of a single column."""
+
+def block_arrays(blocks: Sequence[RowBlock], numbers: Sequence[int]) -> ArrowBatch:
+    """Return columns of several blocks as a record batch, in the order of its rows."""
 
 @final
 class ColumnEntrance:
@@ -418,6 +444,10 @@ class ColumnEntrance:
     def events(self) -> ColumnBatch:
         """Return the live events as inserts, by start, row and end."""
     def state(self) -> dict[str, Any]: ...
+    def packed_state(self) -> bytes:
+        """Return the state as MessagePack."""
+    def restore_packed(self, state: bytes) -> None:
+        """Take a state that ``packed_state`` has returned."""
     def restore(self, state: dict[str, Any]) -> None: ...
     def check(self) -> None: ...
 
@@ -451,6 +481,10 @@ class TemporalOperator:
     def mark_of(self, mark: int) -> int: ...
     def fast_forward(self, t: int) -> list[int]: ...
     def state(self) -> dict[str, Any]: ...
+    def packed_state(self) -> bytes:
+        """Return the state as MessagePack."""
+    def restore_packed(self, state: bytes) -> tuple[int, int]:
+        """Take a state that ``packed_state`` has returned. Return its stable point, and since when events count."""
     def restore(self, state: dict[str, Any]) -> None: ...
     def live(self) -> int: ...
     @property

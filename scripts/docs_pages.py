@@ -10,6 +10,7 @@ page                        source
 ``reference/metrics.md``    the metric families that a server exports
 ``reference/errors.md``     the error tree, with gRPC status and exit code of each error
 ``reference/protocol.md``   proto/lmerge/v1/lmerge.proto
+``results/*.png``           the plots of bench/results that pages of docs/ show
 ==========================  ==========================================================================================
 
 So nothing in them is written twice, and a page cannot be older than the code.
@@ -35,6 +36,7 @@ MOVED: Final = {  # files of the root -> pages
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changes.md",
 }
+RESULTS: Final = "../bench/results/"  # as a page of docs/ names it
 COMMANDS: Final = """# Commands
 
 The text of `lmerge COMMAND --help`, for all commands. `lmerge --version` prints the version, and
@@ -71,7 +73,21 @@ def on_files(files: Any, config: Any) -> Any:
 
     for name, text in pages().items():
         files.append(File.generated(config, name, content=text))
+    for plot in plots():
+        files.append(File.generated(config, f"results/{plot.name}", content=plot.read_bytes()))
     return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Let a page show the plots where the site has them. Called by MkDocs."""
+    return markdown.replace(f"]({RESULTS}", "](results/")
+
+
+def plots() -> list[Path]:
+    """The plots that pages of docs/ show."""
+    shown = re.compile(rf"\]\({re.escape(RESULTS)}([\w-]+\.png)\)")
+    names = {name for page in (ROOT / "docs").glob("*.md") for name in shown.findall(page.read_text())}
+    return [ROOT / "bench" / "results" / name for name in sorted(names)]
 
 
 def pages() -> dict[str, str]:

@@ -4,6 +4,7 @@ A defect is a small change of a crate below native/ and the test of its suite th
 listed in scripts/defect_list. They are applied one after another to one copy of native/ in a temporary folder, never to
 the working tree. All share one target folder, so that only the crate itself is built again. The script fails if a
 defect survives, if it does not compile, or if the text that it changes is gone (then the defect must be written anew).
+With ``CARGO_TARGET_DIR`` set to a folder that stays, the next run does not build the dependencies again.
 
     python scripts/native_defects.py [--list] [--only TEXT]
 """

@@ -65,6 +65,14 @@ def test_links_of_the_root_lead_to_pages(pages: dict[str, str]) -> None:
     assert "](docs/" not in pages["index.md"] + pages["architecture.md"]
 
 
+def test_the_plots_that_pages_show_are_in_the_site() -> None:
+    shown = docs_pages.on_page_markdown((ROOT / "docs" / "benchmarks.md").read_text())
+    assert docs_pages.RESULTS not in shown
+    named = set(re.findall(r"\]\(results/([\w-]+\.png)\)", shown))
+    assert "counts.png" in named
+    assert named <= {plot.name for plot in docs_pages.plots() if plot.is_file()}
+
+
 def test_the_site_has_the_file_that_draws_its_figures() -> None:
     assert f"  - {docs_mermaid.PAGE}\n" in (ROOT / "mkdocs.yml").read_text()
 

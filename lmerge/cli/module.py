@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -12,22 +12,38 @@ from lmerge import terminal
 
 app = typer.Typer(no_args_is_help=True, help="List and describe the modules that plans can call by name.")
 
+# As for any other error of what the caller has given: see ``lmerge.cli.main``.
+PROBLEM: Final = 2
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command("list")
 def list_modules(as_json: AsJson = False) -> None:
-    """List the modules that installed packages declare, each with its kind and a summary."""
+    """List what installed packages declare for plans: functions, aggregates and operators, each with its kind.
+
+    The modules are imported for that. One that cannot be listed is a line on standard error, and exit code 2.
+    """
+    from lmerge.temporal.errors import PlanError
+    from lmerge.temporal.modules.describing import describe as described
     from lmerge.temporal.modules.registry import MODULES
 
-    found = [MODULES.describe(name) for name in MODULES.names()]
-    if as_json:
-        terminal.json_lines("".join(json.dumps(asdict(one)) + "\n" for one in found))
-        return
-    for one in found:
-        terminal.line(f"{one.name:<20} {one.kind:<36} {one.summary}")
-    if not found:
+    names, has_problem = MODULES.names(), False
+    for name in names:
+        try:
+            found = described(name)
+        except PlanError as problem:
+            terminal.error(f"lmerge: {problem}")
+            has_problem = True
+            continue
+        if as_json:
+            terminal.json_lines(json.dumps(asdict(found)) + "\n")
+        else:
+            terminal.line(f"{found.name:<20} {found.kind:<36} {found.summary}")
+    if not names and not as_json:
         terminal.line("no installed package declares a module (entry points of the group lmerge.modules)")
+    if has_problem:
+        raise typer.Exit(PROBLEM)
 
 
 @app.command("describe")
@@ -36,9 +52,9 @@ def describe(
     as_json: AsJson = False,
 ) -> None:
     """Describe a module: its kind, parameters, columns, and what it declares of itself."""
-    from lmerge.temporal.modules.registry import MODULES
+    from lmerge.temporal.modules.describing import describe as described
 
-    found = MODULES.describe(name)
+    found = described(name)
     if as_json:
         terminal.json_lines(json.dumps(asdict(found)) + "\n")
         return

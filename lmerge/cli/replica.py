@@ -20,11 +20,14 @@ from lmerge.addresses import DEFAULT_SERVER
 from lmerge.cli.arguments import RoleChoice, RoleOption, Servers
 from lmerge.cli.connection import secured
 from lmerge.cli.measured import measured_later
-from lmerge.cli.plan_options import PlanOptions, QueryPlace, is_query_file, planned
+from lmerge.cli.plan_options import PlanOptions, QueryPlace, ReplayOptions, check_query_options, is_query_file, planned
 from lmerge.errors import UsageError
 from lmerge.replica_programs import ReplicaProgram, leave, replica_names, replica_program
 
 DAYS_PER_SECOND: Final = 5.0
+FIRST_DAY, LAST_DAY = "2013-01-01", "2013-12-31"
+# The times of a query are microseconds: at a millionth of their speed, a stream in seconds is replayed as it was.
+SPEED_MIN: Final = 1e-9
 
 app = typer.Typer(
     no_args_is_help=True, help="Run a replica: one that comes with lmerge, or a plan of a query of your own."
@@ -58,13 +61,19 @@ def run(
     role: RoleOption = RoleChoice.ACTIVE,
     speed: Annotated[
         float | None,
-        typer.Option(help="Of a replay: days a second (5); of a query: so many times as fast as its times.", min=0.001),
+        typer.Option(
+            help="Of a replay: days a second (5); of a query: so many times as fast as it was.", min=SPEED_MIN
+        ),
     ] = None,
     start: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="Start of the replay, in s since 1970; default: now.")
     ] = None,
-    first: Annotated[str, typer.Option(metavar="DAY", help="First day of departure, in 2013.")] = "2013-01-01",
-    last: Annotated[str, typer.Option(metavar="DAY", help="Last day of departure, in 2013.")] = "2013-12-31",
+    first: Annotated[
+        str | None, typer.Option(metavar="DAY", help=f"First day of the flights' departure; default: {FIRST_DAY}.")
+    ] = None,
+    last: Annotated[
+        str | None, typer.Option(metavar="DAY", help=f"Last day of the flights' departure; default: {LAST_DAY}.")
+    ] = None,
     checkpoint: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Where a query keeps its place; without it, it starts anew.", file_okay=False),
@@ -80,20 +89,24 @@ def run(
     lmerge replica run spark-append --server h1:7171,h2:7171 --checkpoint /var/lib/flights/a
 
     Ctrl-C and SIGTERM stop it after its present step; with a checkpoint it goes on from there when it is started
-    again. Exit code 0: everything was published. 130: it was stopped.
+    again. Exit code 0: everything was published. 130: it was stopped. 2: an option does not fit.
     """
     from lmerge.client.connection.streams import parse_targets
 
     parse_targets(server)  # an error in it is reported before the slow imports
     os.environ.update(metrics)
     if is_query_file(name):
+        replay = ReplayOptions(speed, start, first, last)
+        check_query_options(chosen, replay, checkpoint)
         from lmerge.cli.query_replica import run_query
 
         place = QueryPlace(server, merge, replica or Path(name).stem, role.value, security)
-        leave(run_query(Path(name), chosen, place, speed=speed, start_s=start, checkpoint=checkpoint))
+        leave(run_query(Path(name), chosen, place, replay, checkpoint))
+    chosen.check_none(name)
     program = program_of(name, checkpoint)
     named = {"--server": server, "--merge": merge, "--replica": replica or name, "--role": role.value}
-    named |= {"--speed": repr(speed or DAYS_PER_SECOND), "--first": day_of(first), "--last": day_of(last)}
+    named |= {"--speed": repr(speed or DAYS_PER_SECOND), "--first": day_of(first or FIRST_DAY)}
+    named |= {"--last": day_of(last or LAST_DAY)}
     if start is not None:
         named["--start"] = repr(start)
     if checkpoint is not None:

@@ -15,6 +15,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Final
 
 LEAVE_S = 5.0  # leaving takes milliseconds
@@ -22,17 +23,20 @@ INTERRUPTED: Final = 130  # exit code
 LOOK_S: Final = 0.1  # how soon a signal is noticed while the parent writes nothing
 
 
-def stop_on_signals(stop: threading.Event | None = None, *, limit_s: float | None = None) -> threading.Event:
+def stop_on_signals(
+    stop: threading.Event | None = None, *, limit_s: float | None = None, doing: Callable[[], str] | None = None
+) -> threading.Event:
     """Return an event that Ctrl-C and SIGTERM set from now on; ``stop`` itself, if it is given.
 
     ``limit_s``: seconds from the signal until the process ends in any case, with exit code 130. A publisher waits for
     ever for a server that does not answer, and its thread does not look at the event meanwhile. None: no limit.
+    ``doing``: what the process does then, for the message; empty: it waits for servers.
     """
     event = stop or threading.Event()
 
     def on_signal(*_: object) -> None:
         if limit_s is not None and not event.is_set():
-            last = threading.Timer(limit_s, _end_at_once)
+            last = threading.Timer(limit_s, _end_at_once, (doing,))
             last.daemon = True
             last.start()
         event.set()
@@ -58,8 +62,9 @@ def wait_for_start(stop: threading.Event) -> float | None:
     return None
 
 
-def _end_at_once() -> None:
-    sys.stderr.write("stopped before a server had merged everything\n")
+def _end_at_once(doing: Callable[[], str] | None) -> None:
+    what = "" if doing is None else doing()
+    sys.stderr.write(f"stopped {what or 'before a server had merged everything'}\n")
     sys.stderr.flush()
     os._exit(INTERRUPTED)
 

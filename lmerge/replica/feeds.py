@@ -6,12 +6,11 @@ items, and steps can be as small as their computation requires.
 
 from __future__ import annotations
 
-import contextlib
-import queue
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Generator, Iterator
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
@@ -21,8 +20,10 @@ from lmerge.replica.sources.declared import Chunk, PhysicalSource, Position, Sou
 from lmerge.temporal.columns import ColumnDelta
 from lmerge.temporal.running import Item
 
-# Chunks that a thread reads ahead: enough to hide the cost of reading, few enough to slow the sender down.
+# What a thread reads ahead: enough to hide the cost of reading, little enough to slow the sender down. Both are reached
+# before it waits, because a live source often has a chunk for each item.
 READ_AHEAD_CHUNKS: Final = 4
+READ_AHEAD_ITEMS: Final = 4_096
 
 FeedPosition: TypeAlias = "list[Any] | None"
 """A position of a reader, and the items behind it that were taken, as JSON values."""
@@ -35,6 +36,7 @@ class SourceFeed(ABC):
         self.name, self.source, self.reader = name, source, reader
         self.has_ended = False
         self.items = 0  # taken
+        self.last_start = NEG_INF  # the latest one of the items that were taken with the end
         self.taken_s = time.monotonic()
         self._chunk: Chunk | None = None
         self._taken = 0  # items of the chunk
@@ -82,6 +84,8 @@ class SourceFeed(ABC):
         if isinstance(chunk.items, list):
             items = chunk.items[begin : self._take_released(chunk, end, now)]
             self.has_ended = bool(items) and items[-1] == INF
+            if self.has_ended:
+                self.last_start = max((one.vs for one in items if not isinstance(one, int)), default=NEG_INF)
             found: list[Item] | ColumnDelta = items
         else:
             if clock is not None:
@@ -157,6 +161,12 @@ class DirectFeed(SourceFeed):
         super().__init__(name, source, reader, position)
         self._chunks: Iterator[Chunk] = reader.chunks()
 
+    def close(self) -> None:
+        """Close the source, and what its reader holds."""
+        super().close()
+        if isinstance(self._chunks, Generator):
+            self._chunks.close()
+
     def _following(self) -> Chunk | None:
         found = next(self._chunks, None)
         self.has_ended = found is None
@@ -164,7 +174,10 @@ class DirectFeed(SourceFeed):
 
 
 class ThreadedFeed(SourceFeed):
-    """A source that is read by a thread. ``wake`` is set when there is something to take."""
+    """A source that is read by a thread. ``wake`` is set when there is something to take.
+
+    Chunks that wait are taken as one: a live source has a chunk for each item, and a step costs more than an item.
+    """
 
     def __init__(
         self,
@@ -178,40 +191,83 @@ class ThreadedFeed(SourceFeed):
         super().__init__(name, source, reader, position)
         self._wake = wake
         self._is_closed = False
-        self._queue: queue.Queue[Chunk | Exception | None] = queue.Queue(READ_AHEAD_CHUNKS)
-        threading.Thread(target=self._read, name=f"source {name}", daemon=True).start()
+        self._waiting: deque[Chunk] = deque()
+        self._waiting_items = 0
+        self._last: BaseException | None = None  # what has ended the reader
+        self._is_read = False
+        self._changed = threading.Condition()
+        self.thread = threading.Thread(target=self._read, name=f"source {name}", daemon=True)
+        self.thread.start()
 
     def close(self) -> None:
         """Close the source; its thread ends."""
-        self._is_closed = True
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify()  # the thread may wait for room
         super().close()
-        with contextlib.suppress(queue.Empty):
-            while True:  # the thread may wait for room
-                self._queue.get_nowait()
 
     def _following(self) -> Chunk | None:
-        try:
-            found = self._queue.get_nowait()
-        except queue.Empty:
+        with self._changed:
+            found = self._joined()
+            if found is not None:
+                self._waiting_items -= len(found.items)
+                self._changed.notify()
+                return found
+            if self._last is not None:
+                raise self._last
+            self.has_ended = self._is_read
             return None
-        if isinstance(found, Exception):
-            raise found
-        self.has_ended = found is None
-        return found
+
+    def _joined(self) -> Chunk | None:
+        """Return the chunks that wait, as one, as far as they can be."""
+        if not self._waiting:
+            return None
+        first = self._waiting.popleft()
+        if not isinstance(first.items, list):
+            return first
+        items, releases = [*first.items], None if first.releases is None else [*first.releases]
+        joined = first._replace(items=items, releases=releases)
+        while self._waiting and len(items) < READ_AHEAD_ITEMS and self._continues(joined, self._waiting[0]):
+            following = self._waiting.popleft()
+            assert isinstance(following.items, list)
+            items.extend(following.items)
+            if releases is not None:
+                releases.extend(following.releases or ())
+            joined = joined._replace(end=following.end)
+        return joined
+
+    def _continues(self, chunk: Chunk, following: Chunk) -> bool:
+        """Whether two chunks are one to a restart: it counts items, or both are at one position."""
+        if not isinstance(following.items, list) or chunk.latest is not None or following.latest is not None:
+            return False
+        if (chunk.releases is None) != (following.releases is None) or chunk.end != following.begin:
+            return False
+        return self.source.counts_items or (chunk.begin == chunk.end and following.begin == following.end)
 
     def _read(self) -> None:
-        last: Exception | None = None
+        last: BaseException | None = None
         try:
             for chunk in self.reader.chunks():
-                if self._is_closed:
+                if not self._keep(chunk):
                     return
-                self._queue.put(chunk)
                 self._wake.set()
-        except Exception as problem:
+        except BaseException as problem:  # whatever it is: a thread that ends in silence would look like a slow source
             last = problem
-        if not self._is_closed:
-            self._queue.put(last)
-            self._wake.set()
+        with self._changed:
+            self._is_read, self._last = True, last
+        self._wake.set()
+
+    def _keep(self, chunk: Chunk) -> bool:
+        """Keep a chunk when there is room; return False if the feed was closed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_closed or self._has_room())
+            if not self._is_closed:
+                self._waiting.append(chunk)
+                self._waiting_items += len(chunk.items)
+            return not self._is_closed
+
+    def _has_room(self) -> bool:
+        return len(self._waiting) < READ_AHEAD_CHUNKS or self._waiting_items < READ_AHEAD_ITEMS
 
 
 def feed_of(

@@ -1,4 +1,9 @@
-"""Where a replica joins a merge (V.B): where the merge is, and where its own sources let its result be right."""
+"""Where a replica joins a merge (V.B): where the merge is, and where its own sources let its result be right.
+
+A plan of span operators over a source merge needs no state but the live events of that merge (II.4). These are what
+``lmerge checkpoint`` writes into a file, and the first batch of a subscription. So such a plan is right from the stable
+point of the source merge on, and reads no file. A plan with windows is right behind the windows that have begun there.
+"""
 
 from __future__ import annotations
 

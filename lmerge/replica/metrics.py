@@ -53,13 +53,24 @@ class PlanMetrics(Collector):
         state = GaugeMetricFamily(
             "lmerge_plan_operator_state", "What else it keeps: groups, windows", labels=[*_OPERATOR, "kind"]
         )
+        size = GaugeMetricFamily(
+            "lmerge_plan_operator_state_bytes", "Bytes of its state in the last checkpoint", labels=_OPERATOR
+        )
+        stable = GaugeMetricFamily("lmerge_plan_operator_stable_point_time", "Of its output", labels=_OPERATOR)
         skipped = CounterMetricFamily("lmerge_plan_skipped_events", "Events it has not evaluated", labels=_OPERATOR)
+        freed = CounterMetricFamily("lmerge_plan_freed_events", "Events it dropped after feedback", labels=_OPERATOR)
+        failed = CounterMetricFamily("lmerge_plan_failed_events", "Events without a value", labels=_OPERATOR)
         for operator in found.operators:
-            events.add_metric([*labels, operator.name], operator.events)
-            skipped.add_metric([*labels, operator.name], operator.skipped)
+            of_operator = [*labels, operator.name]
+            events.add_metric(of_operator, operator.events)
+            size.add_metric(of_operator, operator.state_bytes)
+            stable.add_metric(of_operator, _time(operator.stable))
+            skipped.add_metric(of_operator, operator.skipped)
+            freed.add_metric(of_operator, operator.freed)
+            failed.add_metric(of_operator, operator.failed)
             for kind, count in operator.sizes.items():
-                state.add_metric([*labels, operator.name, kind], count)
-        yield from (events, state, skipped)
+                state.add_metric([*of_operator, kind], count)
+        yield from (events, state, size, stable, skipped, freed, failed)
         written = CounterMetricFamily("lmerge_plan_checkpoint_commits", "Checkpoints written", labels=_RUN)
         size = GaugeMetricFamily("lmerge_plan_checkpoint_bytes", "The size of the last one", labels=_RUN)
         forwarded = GaugeMetricFamily("lmerge_plan_needed_from_time", "Feedback of the servers", labels=_RUN)

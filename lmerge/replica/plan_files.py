@@ -23,6 +23,7 @@ from lmerge.replica.sources.merge_stream import MergeStream
 from lmerge.replica.sources.parquet import ParquetFile
 from lmerge.replica.sources.sockets import ArrowSocket, JsonLinesSocket
 from lmerge.temporal.plan.json_format import plan_from_json, plan_to_json
+from lmerge.temporal.user_code import is_interrupt
 
 #: The variable of a module that is its query.
 VARIABLE: Final = "query"
@@ -97,7 +98,9 @@ def _of_module(path: Path) -> Query:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as problem:
+    except BaseException as problem:
+        if is_interrupt(problem):
+            raise
         raise UsageError(f"{path} cannot be imported: {_place(path, problem)}{_described(problem)}") from problem
     if not hasattr(module, VARIABLE):
         raise UsageError(f"{path} has no `{VARIABLE} = Query(plans, sources)`")
@@ -107,7 +110,7 @@ def _of_module(path: Path) -> Query:
         sys.modules.pop(name, None)
 
 
-def _place(path: Path, problem: Exception) -> str:
+def _place(path: Path, problem: BaseException) -> str:
     """Return the last line of the file that the error came through."""
     if isinstance(problem, SyntaxError) and problem.lineno is not None:
         return f"line {problem.lineno}: "
@@ -117,5 +120,5 @@ def _place(path: Path, problem: Exception) -> str:
     return f"line {lines[-1]}: " if lines else ""
 
 
-def _described(problem: Exception) -> str:
+def _described(problem: BaseException) -> str:
     return str(problem) if isinstance(problem, LmergeError) else f"{type(problem).__name__}: {problem}"

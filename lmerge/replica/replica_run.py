@@ -27,11 +27,14 @@ from lmerge.errors import UsageError
 from lmerge.replica.checkpoints import CheckpointFolder, ReplicaCheckpoint
 from lmerge.replica.counts import RunCounts, counts_of
 from lmerge.replica.feeds import SourceFeed, feed_of, opened_at
+from lmerge.replica.idling import IdleSources
 from lmerge.replica.joining import merged_to, right_from
 from lmerge.replica.pacing import PaceClock, ReplayPace, SharedClock
 from lmerge.replica.payloads import RawWriter
+from lmerge.replica.present_step import present_step
 from lmerge.replica.query import Query, settings_of, sources_of
-from lmerge.replica.sources.declared import IdleRule, PhysicalSource, SourceContext
+from lmerge.replica.resuming import check_checkpoints, check_joins
+from lmerge.replica.sources.declared import EndedReader, PhysicalSource, SourceContext
 from lmerge.temporal.columns import AnyDelta
 from lmerge.temporal.plan.properties import derive
 from lmerge.temporal.plan.sources import SourceNode
@@ -105,6 +108,7 @@ class ReplicaRun:
         self.promises = derive(self.node)[self.node].promises
         self.joined_at = NEG_INF
         self.checkpoints = self.checkpoint_bytes = 0
+        self._state_bytes: dict[str, int] = {}  # by operator, in the last checkpoint
         self.clock: PaceClock | None = None if isinstance(options.clock, ReplayPace) else options.clock
         self.feeds: list[SourceFeed] = []
         self.publisher: Publisher | None = None
@@ -116,7 +120,10 @@ class ReplicaRun:
         self._step_items = STEP_ITEMS_FIRST
         self._item_s = STEP_S / STEP_ITEMS_FIRST
         self._saved_s = time.monotonic()
-        self._is_running = False
+        self._idle: IdleSources | None = None
+        self._late_before = 0, 0  # late events of the runs before: dropped, moved
+        self._is_running, self._thread = False, 0
+        self._source = ""  # of the present step, or the last one
         self._counts = RunCounts()
         self._counted = threading.Event()  # not set: the figures are asked for
         self._counted.set()
@@ -137,14 +144,18 @@ class ReplicaRun:
     def open(self) -> None:
         """Open the sources and connect. Raises UsageError for what does not fit, and what ends the publisher."""
         if self.options.checkpoint is not None:
+            check_checkpoints(self.sources)
             self._folder = CheckpointFolder(self.options.checkpoint)
             self._begun = self._folder.load()
         self.query = self._query_run()
+        self._late_before = self._late()
         by_name = {source.label: source for source in sources_of(self.node)}
         for name, source in self.sources.items():
             self.feeds.append(self._opened(by_name[name], source))
         self._set_clock()
-        begins = self._right_from() if self._begun is None else self._begun.complete_from
+        begins = self._right_from()
+        if begins is None:
+            return  # stopped before it is known where the sources begin
         merged = merged_to(self.servers, self.merge, self.options.security)
         self.joined_at = max(begins, merged)
         if self.joined_at == INF:
@@ -156,7 +167,7 @@ class ReplicaRun:
             properties=self.promises,
             schema=None if self.options.is_raw else self.node.schema,
             role=self.options.role,
-            origin=Origin(join_at=None if self.joined_at == NEG_INF else self.joined_at),
+            origin=Origin(join_at=self.join_at),
             on_fast_forward=self._note_feedback,
             limits=PublisherLimits(give_up_after_s=self.options.give_up_after_s),
             security=self.options.security,
@@ -167,11 +178,21 @@ class ReplicaRun:
             self._leave_out(min(self.joined_at, INF - 1))
         self._saved_s = time.monotonic()
 
+    @property
+    def join_at(self) -> int | None:
+        """From when the result is right, as servers and parents get it; None: from the beginning."""
+        return None if self.joined_at == NEG_INF else self.joined_at
+
+    @property
+    def is_merged_already(self) -> bool:
+        """Whether the merge was complete when the run was opened, so there is nothing to publish."""
+        return self.joined_at == INF
+
     def run(self) -> bool:
         """Run until the sources have ended, or the stop; return whether everything was published and merged."""
-        if self.joined_at == INF:
-            return True
-        self._is_running = True
+        if self.publisher is None:
+            return self.is_merged_already
+        self._is_running, self._thread = True, threading.get_ident()
         try:
             is_complete = self._run()
             if is_complete:
@@ -188,13 +209,14 @@ class ReplicaRun:
             self._save_if_due()
             if not self._counted.is_set():
                 self._count()
+            self._pass_idle()
             feed, wait_s = self._next_feed()
             if feed is not None:
                 self._step(feed)
             elif all(feed.has_ended for feed in self.feeds):
                 self._publish(self.query.end_columns())
                 return True
-            elif not self._pass_idle():
+            else:
                 self._wake.wait(wait_s)
                 self._wake.clear()
         return False
@@ -204,6 +226,14 @@ class ReplicaRun:
         self._stop.set()
         self._wake.set()
 
+    def doing(self) -> str:
+        """Return what the run does at this moment, for people; empty: it waits. Any thread may call it."""
+        step = present_step(self._thread)
+        if not step:
+            return ""
+        at = f" at source {self._source!r}" if self._source and step.startswith("operator") else ""
+        return f"in the middle of a step of {self.replica}: plan {self.plan!r}, {step}{at}"
+
     def counted(self) -> RunCounts:
         """Return the figures of the run, as of its next step. Any thread may call it."""
         if self._is_running:
@@ -211,6 +241,15 @@ class ReplicaRun:
             self._wake.set()
             self._counted.wait(COUNT_S)
         return self._counts
+
+    def late(self) -> tuple[int, int]:
+        """Return how many late events this run has dropped, and how many it has moved."""
+        (dropped, moved), (dropped_before, moved_before) = self._late(), self._late_before
+        return dropped - dropped_before, moved - moved_before
+
+    def _late(self) -> tuple[int, int]:
+        entrances = self.query.entrances.values()
+        return sum(one.dropped for one in entrances), sum(one.moved for one in entrances)
 
     def close(self, *, is_failed: bool = False) -> None:
         """Close the sources and leave the merge."""
@@ -226,7 +265,7 @@ class ReplicaRun:
                 self.publisher.close()
 
     def _count(self) -> None:
-        self._counts = counts_of(self.query, self.feeds, self._forwarded_to)
+        self._counts = counts_of(self.query, self.feeds, self._forwarded_to, self._state_bytes)
         self._counted.set()
 
     # Checkpoints.
@@ -253,7 +292,7 @@ class ReplicaRun:
         return ReplicaCheckpoint(
             self.merge,
             self.plan,
-            self.query.snapshot(),
+            self.query.snapshot(is_packed=True),
             {feed.name: feed.position for feed in self.feeds},
             published,
             complete_from,
@@ -266,7 +305,9 @@ class ReplicaRun:
 
     def _save(self) -> None:
         if self._folder is not None and self.publisher is not None:
-            self.checkpoint_bytes = self._folder.save(self.checkpoint())
+            checkpoint = self.checkpoint()
+            self.checkpoint_bytes = self._folder.save(checkpoint)
+            self._state_bytes = {part["name"]: len(part["state"]) for part in checkpoint.query["parts"]}
             self.checkpoints += 1
             self._saved_s = time.monotonic()
 
@@ -284,29 +325,43 @@ class ReplicaRun:
         may_skip = source.progress is None or source.progress.is_exact_over_gaps or ORDERED in node.promises
         position = None if self._begun is None else self._begun.positions.get(node.label)
         entrance = self.query.entrances[node.label]
+        if entrance.live.stable == INF:  # of a checkpoint: all of it was taken
+            return feed_of(node.label, source, EndedReader(), position, self._wake)
         live = None if position is None else entrance.live
         context = SourceContext(node.label, node.schema, may_skip, live, self.options.security, entrance.has_columns)
         reader = source.open(context, opened_at(source, position)[0])
         return feed_of(node.label, source, reader, position, self._wake)
 
-    def _right_from(self) -> int:
-        """Return from when the result is right, by what the sources have. Waits for those that have to begin."""
+    def _right_from(self) -> int | None:
+        """Return from when the result is right, by what the sources have; None: the run was stopped before.
+
+        Waits for sources that have to begin. Raises UsageError if there is no such time.
+        """
         join_at = NEG_INF if self.options.join_at is None else self.options.join_at
         since: dict[str, int] = {}
         for feed in self.feeds:
-            found = feed.reader.complete_from()
-            while found is None and not self._stop.is_set():
-                feed.next_release()  # raises what has ended the source
-                self._wake.wait(LOOK_S)
-                found = feed.reader.complete_from()
-            since[feed.name] = join_at if found is None else max(found, join_at)
+            if self._begun is not None:
+                check_joins(feed, self.query.entrances[feed.name], self.options.join_at)
+            goes_on = self._begun is not None and self._begun.positions.get(feed.name) is not None
+            found = NEG_INF if goes_on else self._complete_from(feed)  # the checkpoint has it of what goes on
+            if found is None:
+                return None
+            since[feed.name] = max(found, join_at)
         begins = right_from(self.node, since)
         if begins == INF:
             raise UsageError(
                 f"plan {self.plan!r} needs all of its sources, and one of them was joined later; its result would "
                 "never be right"
             )
-        return begins
+        return begins if self._begun is None else max(begins, self._begun.complete_from)
+
+    def _complete_from(self, feed: SourceFeed) -> int | None:
+        found = feed.reader.complete_from()
+        while found is None and not self._stop.is_set():
+            feed.next_release()  # raises what has ended the source
+            self._wake.wait(LOOK_S)
+            found = feed.reader.complete_from()
+        return found
 
     def _next_feed(self) -> tuple[SourceFeed | None, float]:
         """Return the source whose next item comes first; None: there is none yet, and how long to wait at most."""
@@ -322,6 +377,8 @@ class ReplicaRun:
 
     def _step(self, feed: SourceFeed) -> None:
         began_s = time.monotonic()
+        self._source = feed.name
+        self._idle_sources().note(feed)
         latest = feed.take_latest()
         if latest is not None:
             self._publish(self.query.advance_columns(feed.name, latest))
@@ -341,31 +398,18 @@ class ReplicaRun:
         self._item_s = max(took_s / max(items, 1), self._item_s * FORGET)
         self._step_items = max(1, min(int(STEP_S / self._item_s), 2 * self._step_items, STEP_ITEMS_MAX))
 
-    def _pass_idle(self) -> bool:
-        """Let sources that have been silent for long go on without events. Return whether one did."""
-        moved = False
-        for feed in self.feeds:
-            progress = feed.source.progress
-            if progress is None or progress.idle_after_s is None or feed.has_ended or feed.next_release() is not None:
-                continue
-            if time.monotonic() - feed.taken_s < progress.idle_after_s:
-                continue
-            latest = self._clock_now() if progress.idle is IdleRule.CLOCK else self._latest_of_others(feed)
-            if latest is not None and latest > self.query.entrances[feed.name].mark:
-                steps = self.query.advance_columns(feed.name, latest)
-                self._publish(steps)
-                moved = moved or bool(steps)
-        return moved
+    def _pass_idle(self) -> None:
+        """Let sources that have been silent for long go on without events."""
+        for feed, latest in self._idle_sources().due(time.monotonic()):
+            self._publish(self.query.advance_columns(feed.name, latest))
+
+    def _idle_sources(self) -> IdleSources:
+        if self._idle is None:
+            self._idle = IdleSources(self.feeds, self.query.entrances, self._clock_now, is_wall=self.clock is None)
+        return self._idle
 
     def _clock_now(self) -> int:
         return wall_clock.wall_us() if self.clock is None else self.clock.now()
-
-    def _latest_of_others(self, idle: SourceFeed) -> int | None:
-        """Return the earliest of the latest starts of the sources that are not idle."""
-        others = [
-            self.query.entrances[feed.name].mark for feed in self.feeds if feed is not idle and not feed.has_ended
-        ]
-        return min(others, default=None)
 
     # The publisher.
 

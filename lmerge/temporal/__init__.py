@@ -1,6 +1,6 @@
 """The temporal algebra: continuous queries over events with lifetimes, computed from inserts, adjusts and stables.
 
-What users write queries with is here by one name each, loaded when it is first used::
+What users write and run queries with is here by one name each, loaded when it is first used::
 
     import lmerge.temporal as lt
 
@@ -18,7 +18,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from lmerge.temporal.changes import Change, Lifetime
+    from lmerge.temporal.entrance import LatePolicy, ProgressRule
+    from lmerge.temporal.expressions.functions import scalar_function
     from lmerge.temporal.expressions.surface import col, concat, greatest, least, lit, when
+    from lmerge.temporal.modules.functions import aggregate_function
+    from lmerge.temporal.modules.kinds import (
+        Aggregate,
+        IncrementalAggregate,
+        IncrementalOperator,
+        IncrementalTimedAggregate,
+        IncrementalTimedOperator,
+        Mergeable,
+        Operator,
+        TimedAggregate,
+        TimedOperator,
+    )
+    from lmerge.temporal.modules.properties import Properties, Stamped, TimedRow, Window
     from lmerge.temporal.plan.aggregating import (
         avg,
         collect,
@@ -39,15 +55,38 @@ if TYPE_CHECKING:
     )
     from lmerge.temporal.plan.grouped import aggregate, count, method_of, module
     from lmerge.temporal.plan.joining import join
-    from lmerge.temporal.plan.stream import DAY, HOUR, MINUTE, SECOND, Stream, source
+    from lmerge.temporal.plan.stream import DAY, HOUR, MINUTE, SECOND, Stream, from_json, source
+    from lmerge.temporal.running import ElementWriter, QueryRun, ResultTable, SourceSettings
 
 __all__ = [
     "DAY",
     "HOUR",
     "MINUTE",
     "SECOND",
+    "Aggregate",
+    "Change",
+    "ElementWriter",
+    "IncrementalAggregate",
+    "IncrementalOperator",
+    "IncrementalTimedAggregate",
+    "IncrementalTimedOperator",
+    "LatePolicy",
+    "Lifetime",
+    "Mergeable",
+    "Operator",
+    "ProgressRule",
+    "Properties",
+    "QueryRun",
+    "ResultTable",
+    "SourceSettings",
+    "Stamped",
     "Stream",
+    "TimedAggregate",
+    "TimedOperator",
+    "TimedRow",
+    "Window",
     "aggregate",
+    "aggregate_function",
     "avg",
     "col",
     "collect",
@@ -55,10 +94,11 @@ __all__ = [
     "count",
     "distinct_count",
     "first",
+    "from_json",
     "greatest",
+    "join",
     "last",
     "least",
-    "join",
     "lit",
     "max",
     "median",
@@ -68,6 +108,7 @@ __all__ = [
     "module",
     "percentile_cont",
     "percentile_disc",
+    "scalar_function",
     "source",
     "stddev_pop",
     "stddev_samp",
@@ -78,10 +119,27 @@ __all__ = [
 ]
 
 _PLACES: Final = {
+    "changes": ("Change", "Lifetime"),
+    "entrance": ("LatePolicy", "ProgressRule"),
+    "expressions.functions": ("scalar_function",),
     "expressions.surface": ("col", "concat", "greatest", "least", "lit", "when"),
+    "modules.functions": ("aggregate_function",),
+    "modules.kinds": (
+        "Aggregate",
+        "IncrementalAggregate",
+        "IncrementalOperator",
+        "IncrementalTimedAggregate",
+        "IncrementalTimedOperator",
+        "Mergeable",
+        "Operator",
+        "TimedAggregate",
+        "TimedOperator",
+    ),
+    "modules.properties": ("Properties", "Stamped", "TimedRow", "Window"),
     "plan.grouped": ("aggregate", "count", "method_of", "module"),
     "plan.joining": ("join",),
-    "plan.stream": ("DAY", "HOUR", "MINUTE", "SECOND", "Stream", "source"),
+    "plan.stream": ("DAY", "HOUR", "MINUTE", "SECOND", "Stream", "from_json", "source"),
+    "running": ("ElementWriter", "QueryRun", "ResultTable", "SourceSettings"),
 }
 _AGGREGATING: Final = "plan.aggregating"
 

@@ -23,6 +23,7 @@ from lmerge.temporal.plan.compiling import compile_plan
 from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.plan.sources import SourceNode, SourceShape
 from lmerge.temporal.row_forms import RowForms
+from lmerge.temporal.runs.checked import ItemCheck
 from lmerge.temporal.runs.results import ResultTable
 from lmerge.temporal.runs.settings import Item, SourceSettings
 from lmerge.temporal.values import order_key
@@ -32,6 +33,8 @@ from lmerge.wire.schema import Schema
 
 History: TypeAlias = "ArrowRows | Iterable[Item]"
 """What a source has had: a table with a row for each event, or its items."""
+
+END: Final = "ve"
 
 # Events of a batch: enough that what a step costs by itself does not count, and few beside a history.
 BATCH_EVENTS: Final = 16_384
@@ -43,17 +46,21 @@ def collect_arrow(
     settings: Mapping[str, SourceSettings] | None = None,
     *,
     vs: str = "vs",
-    ve: str = "ve",
+    ve: str | None = "ve",
 ) -> Any:
     """Run a query over what its sources have had, to their end; return its events as an Arrow table, by start and row.
 
-    ``vs``, ``ve``: the columns of times, in the tables of sources and in the result (int64, in units of time). Without
-    a column ``ve`` events do not end, or last one unit if the source has points. ``settings``: of sources whose history
-    is items.
+    ``vs``, ``ve``: the columns of times, in the tables of sources and in the result (int64, in units of time). A table
+    of points or edges needs no column ``ve``. With ``ve=None`` no event of a table has an end, and that of the result
+    is ``ve``. ``settings``: of sources whose history is items.
 
     Raises UsageError for a history that is missing or of no source, InvalidRow for a table that does not fit, and what
     a run raises.
     """
+    if not isinstance(history, Mapping):
+        raise UsageError(
+            f"history is a mapping from the name of a source to its table or items, not {type(history).__name__}"
+        )
     plan = compile_plan([node])
     names = [source.label for source in plan.sources]
     if set(history) != set(names):
@@ -67,7 +74,7 @@ def collect_arrow(
         for error in graph.failures.values():
             raise error
         table.apply(found)
-    return table.as_arrow(vs, ve)
+    return table.as_arrow(vs, END if ve is None else ve)
 
 
 class _CollectedTable:
@@ -107,12 +114,31 @@ def _takes_columns(graph: OperatorGraph, place: int) -> bool:
 
 
 def inserts_of(
-    source: SourceNode, rows: ArrowRows, vs: str, ve: str, stable: int | None, *, as_columns: bool
+    source: SourceNode, rows: ArrowRows, vs: str, ve: str | None, stable: int | None, *, as_columns: bool
 ) -> AnyDelta:
     """Return a batch of inserts, with ``stable`` behind them; ``vs``, ``ve``: the columns of times.
 
-    ``as_columns``: of the native core, if it can be. Raises UsageError for what is no lifetime, and InvalidRow.
+    ``as_columns``: of the native core, if it can be. Raises UsageError for what is no lifetime, and InvalidRow. All
+    name the source.
     """
+    if not isinstance(rows, (pa.Table, pa.RecordBatch)):
+        raise UsageError(f"source {source.label!r:.64}: {type(rows).__name__} is no Arrow table and no record batch")
+    try:
+        return _inserts_of(source, rows, vs, ve, stable, as_columns=as_columns)
+    except UsageError as error:
+        error.args = (f"source {source.label!r:.64}, {error}", *error.args[1:])
+        raise
+
+
+def _inserts_of(
+    source: SourceNode, rows: ArrowRows, vs: str, ve: str | None, stable: int | None, *, as_columns: bool
+) -> AnyDelta:
+    names = rows.schema.names
+    if vs in names and ve is not None and ve not in names and source.shape is SourceShape.INTERVAL:
+        raise UsageError(
+            f"the table has no column {ve!r:.64}, so none of its events has an end: name that column (ve=), ask for "
+            "events without an end (ve=None), or declare points or edges (shape=)"
+        )
     if as_columns:
         from lmerge.temporal.native.arriving import column_inserts
 
@@ -154,7 +180,7 @@ def _in_order_of_time(
     history: Mapping[str, History],
     settings: Mapping[str, SourceSettings],
     vs: str,
-    ve: str,
+    ve: str | None,
     as_columns: Sequence[bool],
 ) -> Iterator[tuple[int, AnyDelta]]:
     """Yield the batches of all sources, with the place of each, so that no source is far ahead of another."""
@@ -177,10 +203,11 @@ def _of_items(source: SourceNode, items: Iterable[Item], settings: Mapping[str, 
     chosen = settings.get(source.label, SourceSettings())
     is_point = source.shape is SourceShape.POINT
     entrance = StreamEntrance(source.label, chosen.rule, chosen.late, has_points=is_point)
-    return [*entrance.take(items), *entrance.take([INF])]
+    checked = ItemCheck(source.label, source.schema).checked(items)
+    return [*entrance.take(checked), *entrance.take([INF])]
 
 
-def _of_table(source: SourceNode, table: ArrowRows, vs: str, ve: str, *, as_columns: bool) -> Iterable[AnyDelta]:
+def _of_table(source: SourceNode, table: ArrowRows, vs: str, ve: str | None, *, as_columns: bool) -> Iterable[AnyDelta]:
     inserts = inserts_of(source, table, vs, ve, None, as_columns=as_columns)
     if not isinstance(inserts, Delta):
         return inserts.in_order(BATCH_EVENTS)
@@ -201,10 +228,10 @@ def _in_order_of_starts(changes: list[Change]) -> Iterator[Delta]:
         yield Delta([], INF)
 
 
-def _inserts(source: SourceNode, table: ArrowRows, vs: str, ve: str) -> list[Change]:
+def _inserts(source: SourceNode, table: ArrowRows, vs: str, ve: str | None) -> list[Change]:
     names = source.schema.names
     starts = int64_column(table, vs)
-    if ve in table.schema.names:
+    if ve is not None and ve in table.schema.names:
         ends = int64_column(table, ve)
     else:
         ends = [start + 1 for start in starts] if source.shape is SourceShape.POINT else [INF] * len(starts)
@@ -212,7 +239,7 @@ def _inserts(source: SourceNode, table: ArrowRows, vs: str, ve: str) -> list[Cha
         if start >= end or (source.shape is SourceShape.POINT and end != start + 1):
             needed = "it lasts one unit of time" if source.shape is SourceShape.POINT else "an end is behind its start"
             lifetime = f"[{show_time(start)}, {show_time(end)})"
-            raise UsageError(f"source {source.label!r:.64}, row {at}: {lifetime} is no lifetime: {needed}")
+            raise UsageError(f"row {at}: {lifetime} is no lifetime: {needed}")
     kept = [name for name in table.schema.names if name in names or name not in (vs, ve)]
     codec = RowCodec(source.schema)
     rows = RowForms(source.schema).rows_of_columns(wire_columns(codec, table.select(kept)))

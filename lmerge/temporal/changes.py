@@ -13,7 +13,7 @@ which changes came within a batch, nor on the order of a hash table.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from lmerge.core.elements import INF, NEG_INF, show_time
@@ -157,3 +157,15 @@ def merged(changes: Sequence[Change]) -> list[Change]:
 def is_time(value: int) -> bool:
     """Whether a number is a time: a 64-bit integer."""
     return NEG_INF <= value <= INF
+
+
+def by_key(changes: Sequence[Change], key_of: Callable[[Values], Values]) -> dict[Values, list[Change]]:
+    """Return changes by the key of their group, in the order in which groups come."""
+    found: dict[Values, list[Change]] = {}
+    for change in changes:
+        key = key_of(change.row)
+        if key in found:
+            found[key].append(change)
+        else:
+            found[key] = [change]
+    return found

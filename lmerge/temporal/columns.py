@@ -35,20 +35,45 @@ class ColumnDelta(Protocol):
     def in_order(self, count: int) -> Sequence[ColumnDelta]:
         """Return inserts as the batches of a source that ends: by start, each with the stable that is allowed."""
 
-    def rows_by_window(
+    def blocks_by_window(
         self,
         grid: tuple[int, int, int, int | None],
         begun: int,
         reach: int,
         windows_max: int,
+        keys: Sequence[int] | None = None,
         key_of: Callable[[Values], Values] | None = None,
-    ) -> dict[Values, tuple[dict[int, list[Values]], list[tuple[Values, int, int]]]] | None:
-        """Return new events by group: their rows by the starts of windows, and those that end at or after ``reach``.
+    ) -> Mapping[Values, tuple[Mapping[int, RowBlock], RowBlock]] | None:
+        """Return new events by group: blocks of rows by the starts of windows, and those that end from ``reach`` on.
 
-        None if a change is no new event, a window would begin at -inf, or one opens more than ``windows_max`` windows.
+        None if a change is no new event, an event has no first window, or opens more than ``windows_max`` windows.
         ``grid``: size, hop, offset, and the time before which no window begins. Windows begin until ``begun``.
-        ``key_of``: the key of a row; without it all have that of no columns.
+        ``keys``: the columns of the key; else ``key_of`` returns that of a row; without either all have that of no
+        columns.
         """
+
+
+class RowBlock(Protocol):
+    """New events of one group as columns, in the order in which they came. Rows are made when they are asked for."""
+
+    def __len__(self) -> int: ...
+    def rows(self) -> list[Values]:
+        """Return the rows."""
+
+    def events(self) -> list[tuple[Values, int, int]]:
+        """Return the events as (row, start, end)."""
+
+    def ends(self) -> tuple[int | None, int | None, int | None]:
+        """Return the first end, the last end, and the last one that is finite; None where there is none."""
+
+    def overlapping(self, start: int, end: int) -> RowBlock:
+        """Return the events whose lifetimes overlap ``[start, end)``."""
+
+    def ending_after(self, t: int) -> RowBlock:
+        """Return the events that end after ``t``."""
+
+    def split(self, t: int) -> tuple[RowBlock, RowBlock]:
+        """Return the events that start before ``t``, and the others."""
 
 
 AnyDelta: TypeAlias = "Delta | ColumnDelta"

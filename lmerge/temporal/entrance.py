@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import msgpack
+
 from lmerge.core.elements import INF, NEG_INF, show_time
 from lmerge.core.properties import INSERT_ONLY, KEY, NOTHING, ORDERED, STRICTLY_ORDERED, Properties, closure
 from lmerge.errors import InputViolation, UsageError
@@ -147,6 +149,15 @@ class StreamEntrance:
             ],
         }
 
+    def packed_state(self, key: OrderKey) -> bytes:
+        """Return ``state`` as MessagePack."""
+        packed: bytes = msgpack.packb(self.state(key))
+        return packed
+
+    def restore_packed(self, state: bytes) -> None:
+        """Take what ``packed_state`` has returned. The entrance is a new one with the same settings."""
+        self.restore(msgpack.unpackb(state))
+
     def restore(self, state: dict[str, Any]) -> None:
         """Take what ``state`` has returned. The entrance is a new one with the same settings."""
         self.live.restore(state["live"])
@@ -282,7 +293,7 @@ class StreamEntrance:
             return Lifetime(wish.row, stable, wish.ve) if moves and wish.ve > stable else None
         row, vs, _ = actual
         end = vs if wish is None else wish.ve
-        if end < stable and not (wish is None and vs >= stable):
+        if end < stable:
             if not moves:
                 return actual
             end = stable

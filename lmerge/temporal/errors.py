@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lmerge.errors import UsageError
+from lmerge.errors import LmergeError, UsageError
 
 
 class PlanError(UsageError):
@@ -11,6 +11,10 @@ class PlanError(UsageError):
 
 class ModuleViolation(UsageError):
     """A module broke what its kind or its declaration promises. The message names the module and the window."""
+
+
+class OperatorFailed(LmergeError):
+    """An operator raised what is no error of lmerge's tree, which is the cause: a fault of lmerge. It names both."""
 
 
 class SnapshotDamaged(UsageError):

@@ -5,19 +5,24 @@ The graph has no cycles, and each step comes behind what it reads. A step that s
 cannot wait for itself. Feedback goes the other way: what a step need not compute is the least that its readers do not
 need.
 
-A step that fails ends itself and what reads it, and nothing else: several queries can run in one graph.
+A step that fails ends itself and what reads it, and nothing else: several queries can run in one graph. Its error names
+the operator, whichever implementation has raised it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
 
 from lmerge.core.elements import NEG_INF
 from lmerge.errors import LmergeError
 from lmerge.temporal.changes import NOTHING_CHANGES, Delta
 from lmerge.temporal.columns import AnyDelta, ColumnDelta, ColumnOperator, MixedOperator, as_rows
+from lmerge.temporal.errors import OperatorFailed
 from lmerge.temporal.operators.operator import PlanOperator
+
+# How errors of expressions begin, which name a node: a step can compute several.
+_NAMED_BY_EXPRESSION: Final = "operator "
 
 Observer: TypeAlias = Callable[[int, Sequence[Delta], Delta], None]
 """What is called for each step that computes something: its place, what it has read, and what came out."""
@@ -146,7 +151,24 @@ class OperatorGraph:
 
 
 def stepped(operator: PlanOperator, read: Sequence[Delta]) -> Delta:
-    """Return an operator's output for a batch of each input. Raises what the operator raises."""
+    """Return an operator's output for a batch of each input. Raises LmergeError, which names the operator."""
+    try:
+        return _of_rows(operator, read)
+    except Exception as error:
+        raise_named(error, operator.name)
+
+
+def raise_named(error: Exception, name: str) -> NoReturn:
+    """Raise what a step has raised with ``name`` in front, if the message does not begin with a name."""
+    if not isinstance(error, LmergeError):
+        raise OperatorFailed(f"{name}: it failed with {type(error).__name__}: {error!s:.400}") from error
+    text = str(error)
+    if not text.startswith((f"{name}: ", _NAMED_BY_EXPRESSION)):
+        error.args = (f"{name}: {text}", *error.args[1:])
+    raise error
+
+
+def _of_rows(operator: PlanOperator, read: Sequence[Delta]) -> Delta:
     if all(delta.is_empty for delta in read):
         return NOTHING_CHANGES
     return _marked(operator.step(read), operator, read)
@@ -171,13 +193,19 @@ class _Streams:
         self._columns: dict[int, ColumnDelta] = {}
 
     def stepped(self, operator: PlanOperator, reads: Sequence[int]) -> AnyDelta:
-        """Let an operator take what it reads; return its output. Raises what the operator raises."""
+        """Let an operator take what it reads; return its output. Raises LmergeError, which names the operator."""
+        try:
+            return self._stepped(operator, reads)
+        except Exception as error:
+            raise_named(error, operator.name)
+
+    def _stepped(self, operator: PlanOperator, reads: Sequence[int]) -> AnyDelta:
         read = [self.batches[place] for place in reads]
         if isinstance(operator, MixedOperator) and not all(batch.is_empty for batch in read):
             rows = operator.step_mixed(read)
             return _marked(rows, operator, read)
         if not isinstance(operator, ColumnOperator) or all(batch.is_empty for batch in read):
-            return stepped(operator, [self.rows(place) for place in reads])
+            return _of_rows(operator, [self.rows(place) for place in reads])
         marks = [batch.mark for batch in read if batch.mark is not None]
         found = operator.step_columns([self.columns(operator, at, place) for at, place in enumerate(reads)])
         return found.marked(operator.mark_of(max(marks))) if marks else found

@@ -34,6 +34,9 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 MICROSECOND: Final = timedelta(microseconds=1)
 
+DAYS: Final = (-(2**31), 2**31 - 1)
+"""The first and the last day that a date of a plan can be, since 1970."""
+
 # Exact: no sum or product of two decimals of 38 digits has more digits. Without traps: infinities are refused by name.
 EXACT: Final = Context(prec=4 * DECIMAL_DIGITS_MAX, traps=[])
 
@@ -55,6 +58,18 @@ def canonical_form(column: Column) -> Converter:
     The conversion raises ValueError, whose message begins with the value, if that does not fit the column.
     """
     convert = _canonical_present(column)
+    if column.nullable:
+        return lambda value: None if value is None else convert(value)
+    return convert
+
+
+def entering_form(column: Column) -> Converter:
+    """Return the conversion of values where users' rows enter a plan: Python values, or those of a plan already.
+
+    It raises as that of ``canonical_form``, and differs in dates, which can be days since 1970, and structs, which can
+    be tuples in the order of the schema.
+    """
+    convert = _entering_present(column)
     if column.nullable:
         return lambda value: None if value is None else convert(value)
     return convert
@@ -101,8 +116,35 @@ def _canonical_present(column: Column) -> Converter:
     if column.type == "list":
         return _list_form(canonical_form(column.children[0]))
     if column.type == "struct":
-        return _struct_form(column)
+        return _struct_form(column, canonical_form)
     return _SIMPLE[column.type]
+
+
+def _entering_present(column: Column) -> Converter:
+    if column.type == "date":
+        return _day_entering
+    if column.type == "list":
+        return _list_form(entering_form(column.children[0]))
+    if column.type == "struct":
+        by_name = _struct_form(column, entering_form)
+        fields = [entering_form(child) for child in column.children]
+        return lambda value: _tuple_of(value, fields) if isinstance(value, tuple) else by_name(value)
+    return _canonical_present(column)
+
+
+def _tuple_of(value: tuple[Any, ...], fields: Sequence[Converter]) -> tuple[Any, ...]:
+    if len(value) != len(fields):
+        raise _refused(value, f"has {len(value)} fields, not {len(fields)}")
+    return tuple(convert(one) for convert, one in zip(fields, value, strict=True))
+
+
+def _day_entering(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        return _date_of(value)
+    first, last = DAYS
+    if not first <= int(value) <= last:
+        raise _refused(value, "days since 1970 are out of the range of dates")
+    return int(value)
 
 
 def _refused(value: object, problem: str) -> ValueError:
@@ -205,8 +247,8 @@ def _list_form(convert: Converter) -> Converter:
     return convert_list
 
 
-def _struct_form(column: Column) -> Converter:
-    fields = [(child.name, canonical_form(child)) for child in column.children]
+def _struct_form(column: Column, form: Callable[[Column], Converter]) -> Converter:
+    fields = [(child.name, form(child)) for child in column.children]
     names = {name for name, _ in fields}
 
     def convert_struct(value: object) -> tuple[Any, ...]:

@@ -6,14 +6,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from lmerge.core.collector import without_collector
 from lmerge.core.elements import INF, NEG_INF
 from lmerge.core.engines.selection import AUTO
 from lmerge.errors import LmergeError, UsageError
-from lmerge.temporal.changes import NOTHING_CHANGES, Delta, Lifetime
+from lmerge.temporal.changes import NOTHING_CHANGES, Delta
 from lmerge.temporal.columns import AnyDelta, ColumnDelta, as_rows, rows_of_steps
 from lmerge.temporal.entrance import StreamEntrance
 from lmerge.temporal.errors import PlanError, SnapshotDamaged
@@ -21,23 +21,21 @@ from lmerge.temporal.graph import stepped
 from lmerge.temporal.operators.final import FinalOperator
 from lmerge.temporal.plan.beginnings import FROM_THE_START, StreamBeginning
 from lmerge.temporal.plan.compiling import in_order
-from lmerge.temporal.plan.drawing import mime_bundle, svg
 from lmerge.temporal.plan.grouped import choice_of
 from lmerge.temporal.plan.json_format import plan_from_json, plan_to_json
 from lmerge.temporal.plan.nodes import PlanNode
-from lmerge.temporal.plan.showing import mermaid, trees
 from lmerge.temporal.plan.sources import SourceNode
+from lmerge.temporal.plan.stream import Stream
 from lmerge.temporal.runs.attached import AttachedQuery
-from lmerge.temporal.runs.causes import why
+from lmerge.temporal.runs.checked import ItemCheck
 from lmerge.temporal.runs.entering import new_entrance
-from lmerge.temporal.runs.parts import RunPart, RunParts, restored_part
-from lmerge.temporal.runs.pictures import part_notes, source_notes
+from lmerge.temporal.runs.observing import ObservedRun
+from lmerge.temporal.runs.parts import RunPart, RunParts, restore_state, restored_part
 from lmerge.temporal.runs.place_tables import PlaceTable
 from lmerge.temporal.runs.recording import SourceRecorder
 from lmerge.temporal.runs.results import ElementWriter, Emitted, ResultTable
 from lmerge.temporal.runs.settings import Item, SourceSettings
 from lmerge.temporal.runs.snapshots import check_same_plan, check_same_settings, dump_snapshot, load_snapshot
-from lmerge.temporal.runs.tracing import RECORDS_MAX, RowFilter, RunTrace
 from lmerge.temporal.values import order_key
 
 if TYPE_CHECKING:
@@ -47,8 +45,22 @@ __all__ = ("MAIN", "AttachedQuery", "ElementWriter", "Item", "QueryRun", "Result
 
 MAIN: Final = "main"
 
+Outputs: TypeAlias = Mapping[str, PlanNode | Stream]
+"""The results of a query by their names."""
 
-class QueryRun:
+
+def nodes_of(outputs: Outputs) -> dict[str, PlanNode]:
+    """Return the nodes of results. Raises UsageError for what is no stream by a name."""
+    if not isinstance(outputs, Mapping):
+        raise UsageError(f"results are streams by their names, such as {{'late': stream}}, not {outputs!r:.64}")
+    found = {name: given.node if isinstance(given, Stream) else given for name, given in outputs.items()}
+    wrong = next((name for name, node in found.items() if not isinstance(node, PlanNode)), None)
+    if wrong is not None:
+        raise UsageError(f"result {wrong!r:.64} is {found[wrong]!r:.64}, which is no stream")
+    return found
+
+
+class QueryRun(ObservedRun):
     """Queries that run, with their common parts computed once.
 
     ``outputs``: the results of the first query, ``name``, by their names; ``settings``: of its sources by name.
@@ -66,7 +78,7 @@ class QueryRun:
 
     def __init__(
         self,
-        outputs: Mapping[str, PlanNode],
+        outputs: Outputs,
         settings: Mapping[str, SourceSettings] | None = None,
         *,
         name: str = MAIN,
@@ -76,26 +88,23 @@ class QueryRun:
         only: Emitted | str = Emitted.ALL,
         resume: Mapping[str, Any] | None = None,
     ) -> None:
+        super().__init__(attachable, recorded)
+        results = nodes_of(outputs)
         self.failed: dict[str, LmergeError] = {}
-        self.entrances: dict[str, StreamEntrance] = {}
         self._settings: dict[str, SourceSettings] = {}
-        self._queries: dict[str, dict[str, PlanNode]] = {}
-        self._tables: dict[PlanNode, PlaceTable] | None = {} if attachable else None
-        self._parts = RunParts()
         self._needed: dict[str, int] = {}  # feedback by result
         self._passed_on: dict[str, int] = {}  # feedback by source
-        self._traces: list[RunTrace] = []
         self._finals: dict[str, FinalOperator] | None = (
             {} if choice_of(Emitted, only, "what a run emits") is Emitted.FINAL else None
         )
-        self._recorded, self._implementation = recorded, implementation
-        self.recorders: dict[str, SourceRecorder] = {}
-        self._steps = 0
+        self._implementation = implementation
+        self._checks: dict[str, ItemCheck] = {}
+        self._broken: BaseException | None = None  # what an entrance has raised
         if resume is None:
-            self._enter(name, outputs, self._parts.missing(list(outputs.values()), {}, implementation), settings or {})
+            self._enter(name, results, self._parts.missing(list(results.values()), {}, implementation), settings or {})
             return
         try:
-            self._go_on(resume, name, outputs, settings or {})
+            self._go_on(resume, name, results, settings or {})
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as problem:
             raise SnapshotDamaged(f"the snapshot of a run cannot be read: {problem!r:.200}") from problem
 
@@ -121,19 +130,33 @@ class QueryRun:
 
         A query whose operator fails ends, with the error in ``failed``; when none is left, the error is raised.
 
-        Raises UsageError for a source that the plan does not have, and InputViolation for an item that is not legal.
-        The queries cannot go on after an error.
+        Raises UsageError for a source that the plan does not have or what is no item of it, and InvalidRow for a row
+        that does not fit its columns; then nothing of the items was taken. Raises InputViolation for an item that is
+        not legal, and UsageError for a stable point where a rule makes them; no query goes on after these.
         """
-        return rows_of_steps(self.take_columns(source, items))
+        self._entrance(source)
+        return rows_of_steps(self.take_columns(source, self._checks[source].checked(items)))
 
     def take_columns(self, source: str, given: Iterable[Item] | ColumnDelta) -> list[dict[str, AnyDelta]]:
-        """Take items, or a batch as columns, as ``take``; return batches in the form in which they were computed."""
+        """Take items, or a batch as columns, as ``take``; return batches in the form in which they were computed.
+
+        Their rows have been made for the columns of the source, and are not checked again.
+        """
         entrance = self._entrance(source)
-        taken = entrance.batches(given) if isinstance(given, Iterable) else entrance.take_columns(given)
+        return self._entered(source, entrance.batches if isinstance(given, Iterable) else entrance.take_columns, given)
+
+    def _entered(
+        self, source: str, enter: Callable[[Any], Sequence[AnyDelta]], given: object
+    ) -> list[dict[str, AnyDelta]]:
+        try:
+            taken = enter(given)
+        except BaseException as error:
+            self._broken = error  # what came before the item was taken, and no query has it
+            raise
         return [self._stepped(source, delta) for delta in taken]
 
     def take_arrow(
-        self, source: str, rows: ArrowRows, stable: int | None = None, *, vs: str = "vs", ve: str = "ve"
+        self, source: str, rows: ArrowRows, stable: int | None = None, *, vs: str = "vs", ve: str | None = "ve"
     ) -> list[dict[str, AnyDelta]]:
         """Take a table of inserts, and ``stable`` behind them, as ``take_columns``.
 
@@ -143,8 +166,8 @@ class QueryRun:
 
         entrance = self._entrance(source)
         node = next(node for node in self._parts.sources if node.label == source)
-        taken = entrance.take_columns(inserts_of(node, rows, vs, ve, stable, as_columns=entrance.has_columns))
-        return [self._stepped(source, delta) for delta in taken]
+        inserts = inserts_of(node, rows, vs, ve, stable, as_columns=entrance.has_columns)
+        return self._entered(source, entrance.take_columns, inserts)
 
     def advance(self, source: str, latest: int) -> list[dict[str, Delta]]:
         """Take that a source has come to ``latest`` without events that matter, and return the batches that follow.
@@ -204,13 +227,19 @@ class QueryRun:
         self._check_left()
 
     def _check_left(self) -> None:
+        self._check_whole()
         if not self._queries:
             raise next(reversed(self.failed.values()), UsageError("no query is left in the run"))
+
+    def _check_whole(self) -> None:
+        """Raise UsageError if an entrance has taken a part of what a source gave, and no query has seen it."""
+        if self._broken is not None:
+            raise UsageError(f"the run cannot go on behind an error in what a source gave: {self._broken}")
 
     # Queries that come and go.
 
     def attach(
-        self, name: str, outputs: Mapping[str, PlanNode], settings: Mapping[str, SourceSettings] | None = None
+        self, name: str, outputs: Outputs, settings: Mapping[str, SourceSettings] | None = None
     ) -> AttachedQuery:
         """Begin a further query, over the live events of the streams that it shares; ``settings``: of its new sources.
 
@@ -220,8 +249,10 @@ class QueryRun:
         Raises UsageError for a run that is not attachable or a name that is taken, PlanError for a plan that cannot
         begin in the middle of a stream, and what an operator raises over the live events; then nothing has changed.
         """
+        outputs = nodes_of(outputs)
         if self._tables is None:
             raise UsageError(f"{name!r:.64} cannot be attached: the run does not keep live events (attachable=True)")
+        self._check_whole()
         if name in self._queries:
             raise UsageError(f"there is a query {name!r:.64} in the run")
         taken = next((output for output in outputs if output in self._results()), None)
@@ -284,6 +315,7 @@ class QueryRun:
             needs_rows = self._tables is not None or self._recorded
             entrance = new_entrance(source, chosen, [] if needs_rows else [p for p in new.parts if source in p.reads])
             self.entrances[source.label] = entrance
+            self._checks[source.label] = ItemCheck(source.label, source.schema)
             self.recorders[source.label] = SourceRecorder(self._recorded)
             if self._tables is not None:
                 self._tables[source] = PlaceTable(source, entrance.live)
@@ -309,6 +341,7 @@ class QueryRun:
         names = [source.label for source in self._parts.sources]
         self.entrances = {name: self.entrances[name] for name in names}
         self._settings = {name: self._settings[name] for name in names}
+        self._checks = {name: self._checks[name] for name in names}
         self.recorders = {name: self.recorders[name] for name in names}
         if self._tables is not None:
             self._tables = {node: table for node, table in self._tables.items() if node in left}
@@ -321,78 +354,6 @@ class QueryRun:
             list(results.values()), [self._needed.get(output, NEG_INF) for output in results]
         )
         self._watch()
-
-    def _watch(self) -> None:
-        self.graph.observer = None if self._tables is None and not self._traces else self._observe
-
-    def _observe(self, place: int, read: Sequence[Delta], found: Delta) -> None:
-        part = self._parts.parts[place - len(self.entrances)]
-        if self._tables is not None:
-            self._tables[part.result].apply(found)
-        for trace in self._traces:
-            trace.note(self._steps, part, read, found)
-
-    def _results(self) -> dict[str, PlanNode]:
-        return {output: node for outputs in self._queries.values() for output, node in outputs.items()}
-
-    # Traces.
-
-    def trace(
-        self, most: int = RECORDS_MAX, operators: Collection[str] | None = None, row: RowFilter | None = None
-    ) -> RunTrace:
-        """Begin a trace of the next steps: the latest ``most``, of all operators or some, of all rows or some.
-
-        Raises UsageError for an operator that the run does not have.
-        """
-        names = [part.name for part in self._parts.parts]
-        unknown = sorted(set(operators or ()) - set(names))
-        if unknown:
-            raise UsageError(f"there is no operator {unknown[0]!r:.64} in the run; there are {', '.join(names)}")
-        trace = RunTrace(most, operators, row)
-        self._traces.append(trace)
-        self._watch()
-        return trace
-
-    def end_trace(self, trace: RunTrace) -> None:
-        """End a trace. Its records stay."""
-        self._traces.remove(trace)
-        self._watch()
-
-    def why(self, output: str, event: Lifetime) -> dict[str, list[Lifetime]]:
-        """Return the events of each source that an event of a result comes from, as the result is now.
-
-        Raises UsageError for a run that records nothing, or an event that the result does not have; after a snapshot
-        the events that were final are not recorded.
-        """
-        if not self._recorded:
-            raise UsageError("the run does not record the events of its sources (recorded=)")
-        results = self._results()
-        if output not in results:
-            raise UsageError(f"there is no result {output!r:.64} in the run; there are {', '.join(results)}")
-        return why(results[output], {name: kept.record() for name, kept in self.recorders.items()}, event)
-
-    # Pictures.
-
-    @property
-    def notes(self) -> dict[PlanNode, list[str]]:
-        """What has gone through the nodes of the plan, as lines for its picture; of fused nodes, at the last one."""
-        found: dict[PlanNode, list[str]] = {part.result: part_notes(part) for part in self._parts.parts}
-        return found | {source: source_notes(self.entrances[source.label]) for source in self._parts.sources}
-
-    def mermaid(self) -> str:
-        """Return the plan with its counters as a Mermaid flow chart."""
-        return mermaid(self._results(), self.notes)
-
-    def svg(self) -> str:
-        """Return the plan with its counters as an SVG picture."""
-        return svg(self._results(), self.notes)
-
-    def _repr_html_(self) -> str:
-        return self._repr_mimebundle_()["text/html"]
-
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        """Return the plan with its counters for notebooks."""
-        return mime_bundle(trees(self._results()), self.svg())
 
     # Feedback.
 
@@ -414,8 +375,13 @@ class QueryRun:
     # Snapshots.
 
     @without_collector()
-    def snapshot(self) -> dict[str, Any]:
-        """Return all that the run has to know to go on, as plain values, at the boundary between two batches."""
+    def snapshot(self, is_packed: bool = False) -> dict[str, Any]:
+        """Return all that the run has to know to go on, as plain values, at the boundary between two batches.
+
+        ``is_packed``: whether the states of sources and operators are MessagePack, which native ones make faster.
+        Raises UsageError if it cannot go on because of what a source gave.
+        """
+        self._check_whole()
         places = {node: at for at, node in enumerate(in_order(list(self._results().values())))}
         tables = self._tables
         return {
@@ -424,28 +390,28 @@ class QueryRun:
                 {
                     "name": source.label,
                     "settings": self._settings[source.label].fields(),
-                    "state": self.entrances[source.label].state(order_key(source.schema)),
+                    "state": self._state_of(source, is_packed),
                     "passed_on": self._passed_on.get(source.label, NEG_INF),
                 }
                 for source in self._parts.sources
             ],
-            "parts": [part.fields(places) for part in self._parts.parts],
+            "parts": [part.fields(places, is_packed) for part in self._parts.parts],
             "tables": None if tables is None else [tables[part.result].state() for part in self._parts.parts],
             "finals": None if self._finals is None else {name: kept.state() for name, kept in self._finals.items()},
             "needed": dict(self._needed),
         }
 
+    def _state_of(self, source: SourceNode, is_packed: bool) -> dict[str, Any] | bytes:
+        entrance, key = self.entrances[source.label], order_key(source.schema)
+        return entrance.packed_state(key) if is_packed else entrance.state(key)
+
     def dump(self) -> bytes:
         """Return ``snapshot`` as bytes."""
-        return dump_snapshot(self.snapshot())
+        return dump_snapshot(self.snapshot(is_packed=True))
 
     @classmethod
     def load(
-        cls,
-        data: bytes,
-        outputs: Mapping[str, PlanNode],
-        settings: Mapping[str, SourceSettings] | None = None,
-        **options: Any,
+        cls, data: bytes, outputs: Outputs, settings: Mapping[str, SourceSettings] | None = None, **options: Any
     ) -> QueryRun:
         """Return the run of the bytes of ``dump``; ``options``: of the class. Raises as it does with ``resume``."""
         return cls(outputs, settings, resume=load_snapshot(data), **options)
@@ -483,7 +449,7 @@ class QueryRun:
             self._finals[output].restore(kept)
         for kept in snapshot["sources"]:
             entrance = self.entrances[kept["name"]]
-            entrance.restore(kept["state"])
+            restore_state(entrance, kept["state"])
             if self._recorded:
                 self.recorders[kept["name"]] = SourceRecorder(self._recorded, entrance.live, entrance.live.stable)
             self._passed_on[kept["name"]] = kept["passed_on"]

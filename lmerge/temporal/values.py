@@ -23,6 +23,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
+from functools import lru_cache
 from math import isnan
 from operator import itemgetter
 from typing import Any, Final, TypeAlias
@@ -33,6 +34,8 @@ Values: TypeAlias = tuple[Any, ...]
 """One row."""
 
 OrderKey: TypeAlias = Callable[[Values], Any]
+
+KEYS_MAX: Final = 256  # a process has few schemas
 
 NAN: Final[float] = struct.unpack(">d", b"\x7f\xf8\0\0\0\0\0\0")[0]
 
@@ -52,6 +55,12 @@ def order_key(schema: Schema) -> OrderKey:
 
 def order_of(columns: Iterable[Column]) -> OrderKey:
     """Return the key of rows with these columns, as ``order_key``; there may be none."""
+    return _order_of(tuple(columns))
+
+
+@lru_cache(maxsize=KEYS_MAX)
+def _order_of(columns: tuple[Column, ...]) -> OrderKey:
+    """Return the key. It is kept, because every group of a stream can have operators of its own for the columns."""
     keys = [_column_key(column) for column in columns]
     if not any(keys):
         return _as_it_is

@@ -87,7 +87,7 @@ def _publish(
             if run.publisher is not None:
                 metrics.watch(run.publisher)
         if options.supervised:
-            report_to_parent(event="joined", join_at=None if run.joined_at == NEG_INF else run.joined_at)
+            report_to_parent(event="joined", join_at=run.join_at)
         if not run.run():
             return INTERRUPTED
         if options.supervised:

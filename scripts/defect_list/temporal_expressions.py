@@ -11,6 +11,27 @@ FORMS = TESTS + "test_forms.py::"
 
 DEFECTS = (
     Defect(
+        "a plan takes a function that is declared random",
+        "lmerge/temporal/plan/functions.py",
+        "isinstance(one, UserCall) and not one.function.deterministic",
+        "isinstance(one, UserCall) and False",
+        "tests/temporal/test_functions_in_plans.py::test_a_function_that_is_declared_random_is_refused_everywhere",
+    ),
+    Defect(
+        "rechecks of rows find nothing",
+        "lmerge/temporal/operators/span.py",
+        "        if repr(found) != repr(again):\n",
+        "        if False:\n",
+        "tests/temporal/test_functions_in_plans.py::test_a_random_function_that_is_not_declared_is_found_by_rechecks",
+    ),
+    Defect(
+        "a row that fails is counted with each change of its event",
+        "lmerge/temporal/operators/span.py",
+        "self._failed += is_new",
+        "self._failed += 1",
+        "tests/temporal/test_functions_in_plans.py::test_rows_that_fail_are_dropped_and_counted",
+    ),
+    Defect(
         "expressions: NULL and false are NULL",
         PLACE + "generating.py",
         'settled, neutral = ("False", "True") if code.is_all else ("True", "False")',

@@ -1,6 +1,7 @@
 """Defects of the temporal algebra that its sources lead to: the ways in which an easy version gets a sentence wrong.
 
-``LISTED`` has each of these with the seeded defects that are it, here and in the other modules.
+``LISTED`` has each of these with the seeded defects in Python that are it, here and in the other modules. The native
+ones are in ``temporal_native_listed``.
 """
 
 from collections.abc import Mapping
@@ -33,8 +34,8 @@ DEFECTS = (
     Defect(
         "listed: overlap includes the end",
         "lmerge/temporal/event_index.py",
-        "self._entries.irange((start + 1,))",
-        "self._entries.irange((start,))",
+        ".irange((start + 1,))",
+        ".irange((start,))",
         f"{INTERNALS}::test_s4_the_event_index_is_in_order_of_ends_then_starts",
     ),
     Defect(
@@ -265,8 +266,8 @@ DEFECTS = (
     Defect(
         "listed: a change at the stable point is late",
         "lmerge/temporal/entrance.py",
-        "        if end < stable and not",
-        "        if end <= stable and not",
+        "        if end < stable:\n",
+        "        if end <= stable:\n",
         f"{STREAMS}::test_e11_a_change_at_the_stable_point_is_in_time",
     ),
     Defect(
@@ -312,6 +313,44 @@ DEFECTS = (
         "    if count > windows_max + 1:\n",
         f"{DEPARTURES}::test_d13_a_step_opens_as_many_windows_as_it_may_and_no_more",
     ),
+    Defect(
+        "listed: the watermark falls when the event that starts last is removed",
+        OPERATOR,
+        "        self._mark = max(self._mark, stable, NEG_INF if mark is None else mark)\n",
+        "        if any(change.vs == change.new == self._mark for change in delta.changes):\n"
+        "            self._mark = NEG_INF\n"
+        "        self._mark = max(self._mark, stable, NEG_INF if mark is None else mark)\n",
+        f"{INTERNALS}::test_s1_the_watermark_is_the_latest_stable_or_start_that_was_received",
+    ),
+    Defect(
+        "listed: a window that has lost its events has a count of 0",
+        OPERATOR,
+        "            return differences(emitted, ())\n",
+        "            return differences(emitted, [one._replace(row=(*group.shown_key, 0)) for one in emitted])\n",
+        f"{EVERY_CHOICE}[tumbling-no time]",
+    ),
+    Defect(
+        "listed: an event is removed with the values of another one",
+        GROUP,
+        "            left = module.remove(entry.state, self.rules.clipped(row, vs, ve, entry))\n",
+        '            row, self.rules.__dict__["row"] = self.rules.__dict__.get("row", row), row\n'
+        "            left = module.remove(entry.state, self.rules.clipped(row, vs, ve, entry))\n",
+        "tests/temporal/test_windows_of_batches.py::test_new_events_by_window_give_what_each_by_itself_gives",
+    ),
+    Defect(
+        "listed: a window drops an event that ends at the stable point (hf)",
+        GRID,
+        "        self.events.drop_ended(min(stable - 1, first))\n",
+        "        self.events.drop_ended(min(stable, first))\n",
+        f"{EVERY_CHOICE}[with gaps-own lifetimes]",
+    ),
+    Defect(
+        "listed: a time-bound result is bound by the start of the event that changes it",
+        OPERATOR,
+        "                    self._changed(group, change.sync_time)\n",
+        "                    self._changed(group, change.vs)\n",
+        "tests/temporal/modules/test_time_bound_ends.py::test_a_result_before_the_end_that_moves_is_not_bound_by_time",
+    ),
 )
 
 LISTED: Mapping[str, tuple[str, ...]] = {
@@ -324,6 +363,7 @@ LISTED: Mapping[str, tuple[str, ...]] = {
         "listed: an event that ends at the stable point is final for its windows (D2)",
         "listed: a window whose events have ended is closed before its own end (D3)",
         "listed: a snapshot closes at its end (D4)",
+        "listed: a window drops an event that ends at the stable point (hf)",
     ),
     "right clip (D1)": ("listed: right clipping makes an event longer (D1)",),
     "affected windows by the changed part only": (
@@ -332,7 +372,10 @@ LISTED: Mapping[str, tuple[str, ...]] = {
     ),
     "full retraction instead of adjust": ("listed: a result that goes on is taken back and inserted (D8)",),
     "stable before results": ("listed: a stable passes results that were not emitted (D9)",),
-    "m from live events": ("listed: the watermark is that of the last batch",),
+    "m from live events": (
+        "listed: the watermark is that of the last batch",
+        "listed: the watermark falls when the event that starts last is removed",
+    ),
     "m per group": ("listed: the watermark is that of the group",),
     "window of the start only": ("listed: an event belongs to the window of its start alone",),
     "truncating grid division": ("listed: the grid is truncated below zero",),
@@ -342,11 +385,14 @@ LISTED: Mapping[str, tuple[str, ...]] = {
     "clip kept between windows": ("listed: a window clips to the first window of its group",),
     "left clip for right": ("listed: left clipping is taken for right clipping",),
     "unchanged lets the past through": ("listed: results before their window pass",),
-    "empty window has a count of 0": ("plan windows: windows without events are there without a first one",),
+    "empty window has a count of 0": (
+        "listed: a window that has lost its events has a count of 0",
+        "plan windows: windows without events are there without a first one",
+    ),
     "coalesced neighbours": ("listed: an edge that two events have goes with the first of them",),
     "float sum by arrival": ("aggregates: floats are added as they come",),
     "NaN never removed": ("aggregates: NaN is never removed",),
-    "removal with the new payload or lifetime": ("listed: an event is removed with its new end",),
+    "removal with the new payload": ("listed: an event is removed with the values of another one",),
     "state shared": ("aggregates: a copied state is the same one", "aggregates: two columns share a sum"),
     "group never freed": ("listed: a group that is empty is kept",),
     "stable visits all groups": ("listed: a stable visits every group", "join: a stable visits every key"),
@@ -373,6 +419,7 @@ LISTED: Mapping[str, tuple[str, ...]] = {
     "grouped snapshot promises ordered": ("listed: a grouped snapshot promises an order",),
     "sequence of batches changes the TDB": ("listed: where a stream is cut decides what has begun",),
     "module exception swallowed": ("users' modules: an exception goes on as it is",),
+    "non-deterministic module not named": ("plan windows: a module that is not deterministic is not named",),
     "late policy off by one": ("listed: a change at the stable point is late",),
     "point event with RE = LE": ("listed: a point event may last two units of time",),
     "late edge sample ignored": ("edges: a late sample does not cut the one before it short",),
@@ -381,7 +428,10 @@ LISTED: Mapping[str, tuple[str, ...]] = {
         "listed: the windows before a new start are not computed anew",
     ),
     "clipped lifetime removed with the new RE": ("listed: an event is removed with its new end",),
-    "time-bound compares LE instead of sync time": ("checks: the time of a change is the start of its event",),
+    "time-bound compares LE instead of sync time": (
+        "listed: a time-bound result is bound by the start of the event that changes it",
+        "checks: the time of a change is the start of its event",
+    ),
     "set_duration passes the input's Vold on": ("lifetimes: a set duration passes the event's own end on",),
     "shift forgets the stable, or the feedback": (
         "lifetimes: a shift forgets the stable point",
@@ -398,7 +448,7 @@ LISTED: Mapping[str, tuple[str, ...]] = {
     ),
     "late event counted and passed on": ("listed: a late event is counted and passed on",),
     "JSON of a plan loses a policy": ("plan windows: the JSON of a plan loses a policy",),
-    "spanning event counted once per pane": ("an event leaves the windows of a grid one too late",),
+    "spanning event counted once per pane": ("panes: a spanning event counts once per pane",),
     "min not computed anew when the minimum leaves": ("listed: the smallest value stays when it leaves",),
     "windows_max not enforced": ("listed: a step opens one window more than it may",),
     "source seek skips a half-frozen event": (
@@ -407,4 +457,4 @@ LISTED: Mapping[str, tuple[str, ...]] = {
     "restart repeats a batch": ("a source: a restart reads the last items again",),
     "a module's declared version ignored at restore": ("users' modules: a state of another version is restored",),
 }
-"""Each way, and the names of the seeded defects that are it: of the algebra, its native core and its replicas."""
+"""Each way, and the names of the seeded defects that are it, of the algebra and its replicas."""

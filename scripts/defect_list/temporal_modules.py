@@ -3,6 +3,7 @@
 from seeded import Defect
 
 MODULES = "lmerge/temporal/modules"
+INSTALLED = "lmerge/temporal/expressions/installed.py"
 TESTS = "tests/temporal/modules"
 AGGREGATES = f"{TESTS}/test_aggregates.py"
 HISTORY = f"{AGGREGATES}::test_every_result_is_that_of_the_definition_after_every_step_of_a_history"
@@ -13,6 +14,20 @@ CHECKS = f"{TESTS}/test_checks.py"
 REFUTED = f"{CHECKS}::test_a_module_that_does_not_is_refuted_by_a_smallest_window"
 
 DEFECTS = (
+    Defect(
+        "modules: a package that is installed later is not found",
+        INSTALLED,
+        "        return os.stat(folder or os.curdir).st_mtime_ns\n",
+        "        return 0\n",
+        "tests/temporal/modules/test_registry.py::test_packages_are_read_once_and_again_when_one_comes",
+    ),
+    Defect(
+        "modules: packages are read for each name",
+        INSTALLED,
+        "@lru_cache(maxsize=1)\n",
+        "@lru_cache(maxsize=0)\n",
+        "tests/temporal/modules/test_registry.py::test_packages_are_read_once_and_again_when_one_comes",
+    ),
     Defect(
         "aggregates: floats are added as they come",
         f"{MODULES}/moments.py",
@@ -156,8 +171,8 @@ DEFECTS = (
     Defect(
         "users' modules: rows come in the order of whole events",
         f"{MODULES}/edge.py",
-        "            return self._rows(self._sorted(given))\n",
-        "            return self._rows(list(given))\n",
+        "            return self._of_ordered(self._sorted(given))\n",
+        "            return self._of_ordered(list(given))\n",
         f"{USERS}::test_the_order_in_which_rows_come_depends_on_what_the_module_gets_alone",
     ),
     Defect(
@@ -170,7 +185,7 @@ DEFECTS = (
     Defect(
         "users' modules: an exception goes on as it is",
         f"{MODULES}/edge.py",
-        "    except Exception as error:\n",
+        "    except BaseException as error:\n",
         "    except ArithmeticError as error:\n",
         f"{USERS}::test_what_a_module_may_not_return_or_raise_is_named",
     ),
@@ -184,7 +199,7 @@ DEFECTS = (
     Defect(
         "users' modules: every event is a call",
         f"{MODULES}/states.py",
-        "        return self.settled(cell) if len(cell.come) + len(cell.gone) > PENDING_MAX else cell\n",
+        "        return self.settled(cell) if waiting > PENDING_MAX else cell\n",
         "        return self.settled(cell)\n",
         f"{USERS}::test_an_incremental_module_is_called_once_with_what_came_and_once_with_what_went",
     ),
@@ -198,7 +213,7 @@ DEFECTS = (
     Defect(
         "users' modules: events wait without a limit",
         f"{MODULES}/states.py",
-        "        return self.settled(cell) if len(cell.come) + len(cell.gone) > PENDING_MAX else cell\n",
+        "        return self.settled(cell) if waiting > PENDING_MAX else cell\n",
         "        return cell\n",
         f"{USERS}::test_rows_that_wait_are_bounded",
     ),
@@ -225,9 +240,9 @@ DEFECTS = (
     ),
     Defect(
         "names: of two modules of one name the first is taken",
-        f"{MODULES}/registry.py",
-        "        if len(origins) > 1:\n",
-        "        if len(origins) > 2:\n",
+        INSTALLED,
+        "    if len(found) > 1:\n",
+        "    if len(found) > 2:\n",
         f"{TESTS}/test_registry.py::test_two_modules_of_one_name_are_an_error_that_names_both",
     ),
     Defect(
@@ -240,8 +255,8 @@ DEFECTS = (
     Defect(
         "names: a list of modules imports them",
         f"{MODULES}/registry.py",
-        "        for name in sorted(names):\n            self._one_origin(name)\n",
-        "        for name in sorted(names):\n            self.find(name)\n",
+        "        return sorted({*self._registered, *installed()})\n",
+        "        return sorted(name for name in {*self._registered, *installed()} if self.find(name))\n",
         f"{TESTS}/test_registry.py::test_installed_modules_are_listed_without_importing_them",
     ),
     Defect(
@@ -264,5 +279,76 @@ DEFECTS = (
         "    while place < len(case.events) > 1:\n",
         "    while place < 0:\n",
         REFUTED,
+    ),
+    Defect(
+        "users' modules: one that exits ends the program as if it were done",
+        f"{MODULES}/edge.py",
+        "    except BaseException as error:\n",
+        "    except Exception as error:\n",
+        f"{USERS}::test_a_module_does_not_end_the_program",
+    ),
+    Defect(
+        "users' functions: one that exits ends the program as if it were done",
+        "lmerge/temporal/expressions/calling.py",
+        "            value = call(*arguments)\n        except BaseException as error:\n",
+        "            value = call(*arguments)\n        except Exception as error:\n",
+        "tests/temporal/expressions/test_functions.py::test_a_function_does_not_end_the_program",
+    ),
+    Defect(
+        "users' code: Ctrl-C is a fault of the module that it meets",
+        "lmerge/temporal/user_code.py",
+        "    return signal.getsignal(signal.SIGINT) is signal.default_int_handler\n",
+        "    return False\n",
+        f"{USERS}::test_an_interrupt_ends_the_program_and_is_no_fault_of_a_module",
+    ),
+    Defect(
+        "names: a function of a package is found after its import alone",
+        "lmerge/temporal/expressions/functions.py",
+        "            versions.setdefault(declared.version, declared.declared)\n",
+        "            pass\n",
+        f"{TESTS}/test_registry.py::test_a_function_of_a_package_is_found_by_its_name_and_version",
+    ),
+    Defect(
+        "names: an entry point renames its module",
+        INSTALLED,
+        "    if name != own:\n",
+        "    if not own:\n",
+        f"{TESTS}/test_registry.py::test_an_entry_point_has_the_name_of_its_module",
+    ),
+    Defect(
+        "names: a plan does not record the version of an aggregate of a package",
+        f"{MODULES}/registry.py",
+        "        return None if is_own else self.find(name).version\n",
+        "        return None\n",
+        f"{TESTS}/test_registry.py::test_a_plan_records_the_version_of_an_aggregate_that_does_not_come_with_lmerge",
+    ),
+    Defect(
+        "names: a package that cannot be imported hides the others",
+        "lmerge/cli/module.py",
+        "            has_problem = True\n            continue\n",
+        "            raise\n",
+        "tests/cli/test_module.py::test_what_cannot_be_listed_hides_nothing_else",
+    ),
+    Defect(
+        "columns: a module gets times that it does not read",
+        f"{MODULES}/column_forms.py",
+        "            array_of(self._form, starts, _TIME) if self._reads_start else None,\n",
+        "            array_of(self._form, starts, _TIME),\n",
+        "tests/temporal/modules/test_columns.py::test_each_kind_on_columns_computes_what_its_definition_has",
+    ),
+    Defect(
+        "columns: results are cut to the shortest column",
+        f"{MODULES}/column_forms.py",
+        "    if len(lengths) > 1:\n",
+        "    if not lengths and columns:\n",
+        "tests/temporal/modules/test_columns.py::test_stamps_that_do_not_fit_their_columns_are_named",
+    ),
+    Defect(
+        "columns: a moment of Arrow is one of Python first",
+        f"{MODULES}/column_forms.py",
+        '        return self._form == "arrow" and is_flat(column)\n',
+        "        return False\n",
+        "tests/temporal/modules/test_columns.py::"
+        "test_a_moment_beyond_those_of_python_is_one_of_arrow_and_refused_as_an_object",
     ),
 )

@@ -6,12 +6,34 @@ PLAN = "lmerge/temporal/plan"
 APPLY = "lmerge/temporal/operators/group_apply.py"
 OPERATORS = "lmerge/temporal/operators"
 GROUPS = "tests/temporal/test_group_apply.py"
+SQL = "tests/canonical/test_groups.py"
 STREAMS = "tests/temporal/test_plan_streams.py"
 PLANS = "tests/temporal/test_plans.py"
 RUNNING = "tests/temporal/test_running.py"
 EQUAL = f"{GROUPS}::test_groups_have_what_a_filter_of_each_key_has"
 
 DEFECTS = (
+    Defect(
+        "calls of windows: text is a constant",
+        "lmerge/temporal/plan/grouped.py",
+        "return ColumnReference(value) if isinstance(value, str) else node_of(value)",
+        "return node_of(value)",
+        "tests/temporal/test_slips.py::test_text_is_a_column_in_calls_of_windows",
+    ),
+    Defect(
+        "durations: text is read without its sign",
+        "lmerge/temporal/durations.py",
+        'return -total if given.startswith("-") else total',
+        "return total",
+        "tests/temporal/test_durations.py::test_text_is_a_duration",
+    ),
+    Defect(
+        "durations: a broken number passes",
+        "lmerge/temporal/durations.py",
+        "if isinstance(given, bool) or not isinstance(given, int):",
+        "if isinstance(given, bool):",
+        "tests/temporal/test_durations.py::test_every_duration_of_a_plan_can_be_text",
+    ),
     # Group-and-apply.
     Defect(
         "groups: the watermark is that of the group",
@@ -68,6 +90,13 @@ DEFECTS = (
         "            if due.mark < INF:\n",
         "            if False:\n",
         f"{EQUAL}[hopping, watermark]",
+    ),
+    Defect(
+        "groups: a group is not due where its input comes to hold its output behind a window",
+        APPLY,
+        "                self._wait(group, (at, False), stables[at] + 1)\n",
+        "                pass\n",
+        f"{GROUPS}::test_a_group_holds_the_stable_point_that_its_input_has_held_within_a_window",
     ),
     Defect(
         "groups: an input that is held back does not hold the output of a join",
@@ -231,5 +260,19 @@ DEFECTS = (
         "    if lost or KEY not in given.promises:\n",
         "    if KEY not in given.promises:\n",
         f"{PLANS}::test_promises_are_derived_through_the_tree",
+    ),
+    Defect(
+        "group-and-apply: a group gets its own watermark, and not the stream's",
+        APPLY,
+        "        delta = Delta(own, stable if stable > group.stable else None, mark if mark > group.mark else None)\n",
+        "        delta = Delta(own, stable if stable > group.stable else None, None)\n",
+        f"{SQL}::test_a_sub_plan_is_its_query_with_the_group_as_a_partition_after_every_batch",
+    ),
+    Defect(
+        "group-and-apply: a group whose changes cancel what waits is forgotten",
+        APPLY,
+        "        if group.is_idle or group.stable == INF:\n",
+        "        if not group.graph.live() or group.stable == INF:\n",
+        f"{SQL}::test_a_sub_plan_is_its_query_with_the_group_as_a_partition_after_every_batch",
     ),
 )

@@ -92,8 +92,8 @@ NODES = (
     Defect(
         "plan windows: inputs by name are taken in the order in which they are written",
         f"{PLAN}/grouped.py",
-        "    return replace(call, arguments=tuple(node_of(of[one]) for one in names))\n",
-        "    return replace(call, arguments=tuple(map(node_of, of.values())))\n",
+        "    return replace(call, arguments=tuple(_argument(of[one]) for one in names))\n",
+        "    return replace(call, arguments=tuple(map(_argument, of.values())))\n",
         f"{HERE}::test_a_pattern_needs_the_starts_that_events_have",
     ),
     Defect(
@@ -144,8 +144,8 @@ EMPTY_WINDOWS = (
     Defect(
         "windows: an event from -inf on is taken without a first window",
         f"{WINDOWS}/grid_group.py",
-        "        if vs == NEG_INF and self._grid.since is None:\n",
-        "        if vs < NEG_INF and self._grid.since is None:\n",
+        "        if self._grid.first_over(vs) <= NEG_INF:\n",
+        "        if self._grid.first_over(vs) <= 2 * NEG_INF:\n",
         f"{HERE}::test_an_event_from_the_beginning_of_time_needs_a_first_window",
     ),
 )
@@ -279,7 +279,7 @@ REWRITTEN = (
     Defect(
         "rewrites: what several read is computed twice",
         f"{PLAN}/pushing.py",
-        "    if not isinstance(node, FilterNode) or is_shared(node.reads[0]):\n",
+        "    if not isinstance(node, FilterNode) or not node.is_plain or is_shared(node.reads[0]):\n",
         "    if not isinstance(node, FilterNode):\n",
         f"{REWRITES}::test_what_several_read_is_computed_once_and_stays",
     ),

@@ -11,8 +11,164 @@ RESTARTS = "tests/replica/test_restarting_plans.py"
 METRICS = "tests/replica/test_plan_metrics.py"
 FLIGHTS = "tests/replicas/test_flights_temporal.py"
 PLANS = "tests/cli/test_query_plans.py"
+LIVE = "tests/replica/test_live_sources.py"
+SEEKS = f"{LIVE}::test_a_reader_that_is_behind_what_is_needed_leaves_out_what_lies_between"
+BECOMES = f"{LIVE}::test_a_reader_becomes_what_another_subscription_has_by_legal_changes"
+
+RESUMING = "tests/replica/test_resuming.py"
+IDLE = "tests/replica/test_idle_sources.py"
+LIVE_FEEDS = "tests/replica/test_live_feeds.py"
+DRIVEN = "tests/replica/test_driven_plans.py"
+OPTIONS = "tests/cli/test_replica_options.py"
 
 DEFECTS = (
+    Defect(
+        "a driven replica: --raw has no effect on a query",
+        "lmerge/cli/query_replica.py",
+        "        chosen.is_raw,\n",
+        "        False,\n",
+        f"{DRIVEN}::test_a_plan_publishes_raw_payloads",
+    ),
+    Defect(
+        "a driven replica: a parent receives -inf for a replica that begins at the beginning",
+        f"{REPLICA}/replica_run.py",
+        "        return None if self.joined_at == NEG_INF else self.joined_at\n",
+        "        return self.joined_at\n",
+        f"{DRIVEN}::test_a_parent_drives_a_plan",
+    ),
+    Defect(
+        "a driven replica: the operator that hangs is not named",
+        f"{REPLICA}/present_step.py",
+        "isinstance(place, PlanOperator)",
+        "isinstance(place, str)",
+        f"{DRIVEN}::test_a_run_that_hangs_names_the_operator",
+    ),
+    Defect(
+        "a driven replica: late events are not reported",
+        "lmerge/cli/query_replica.py",
+        " if dropped else",
+        " if moved else",
+        f"{DRIVEN}::test_the_last_line_counts_late_events",
+    ),
+    Defect(
+        "a driven replica: days of the flights are taken for a query",
+        "lmerge/cli/plan_options.py",
+        "    _check_not_given(days,",
+        "    _check_not_given({},",
+        f"{OPTIONS}::test_options_without_an_effect_on_a_query_are_refused[first]",
+    ),
+    Defect(
+        "live feeds: chunks before and behind a seek of a merge are taken as one",
+        f"{REPLICA}/feeds.py",
+        " or chunk.end != following.begin:\n",
+        ":\n",
+        f"{LIVE_FEEDS}::test_what_a_restart_would_confuse_is_taken_one_by_one[a seek]",
+    ),
+    Defect(
+        "live feeds: what waits is taken item by item",
+        f"{REPLICA}/feeds.py",
+        "len(items) < READ_AHEAD_ITEMS and",
+        "len(items) < 1 and",
+        f"{LIVE_FEEDS}::test_items_that_wait_are_taken_at_once[None]",
+    ),
+    Defect(
+        "live feeds: a thread reads ahead without a limit",
+        f"{REPLICA}/feeds.py",
+        "or self._waiting_items < READ_AHEAD_ITEMS\n",
+        "or True\n",
+        f"{LIVE_FEEDS}::test_a_thread_reads_no_more_ahead_than_it_may",
+    ),
+    Defect(
+        "idle sources: a source goes on only when no other has an item",
+        f"{REPLICA}/replica_run.py",
+        "            self._pass_idle()\n",
+        "            if self._next_feed()[0] is None:\n                self._pass_idle()\n",
+        f"{IDLE}::test_a_source_that_always_has_something_does_not_keep_an_idle_one_from_going_on",
+    ),
+    Defect(
+        "idle sources: those that have ended count for nothing",
+        f"{REPLICA}/idling.py",
+        "        return min(busy) if busy else max(rest, default=None)\n",
+        "        return min(busy, default=None)\n",
+        f"{IDLE}::test_a_source_that_has_ended_counts_by_its_latest_start_when_nothing_else_goes_on",
+    ),
+    Defect(
+        "idle sources: the wall clock counts for a stream in seconds",
+        f"{REPLICA}/idling.py",
+        "        if abs(now - latest) > FAR_US:\n",
+        "        if latest - now > FAR_US:\n",
+        f"{IDLE}::test_units_that_are_no_microseconds_are_refused[None]",
+    ),
+    Defect(
+        "a replica: a restart reads Python items again",
+        f"{SOURCES}/iterables.py",
+        "islice(self._synchronous(held), self._taken, None)",
+        "islice(self._synchronous(held), 0, None)",
+        f"{RESUMING}::test_a_restart_passes_over_items_that_come_again[list]",
+    ),
+    Defect(
+        "a replica: what an asynchronous stream holds is left to the garbage collector",
+        f"{SOURCES}/iterables.py",
+        "held.enter_context(closing(_OwnLoop(self._items)))",
+        "_OwnLoop(self._items)",
+        f"{LIVE_FEEDS}::test_an_asynchronous_stream_with_a_bad_item_is_closed_by_the_thread_that_reads",
+    ),
+    Defect(
+        "a replica: a closed source waits for its next item",
+        f"{SOURCES}/iterables.py",
+        "            self._waits.cancel()",
+        "            pass",
+        f"{LIVE_FEEDS}::test_an_asynchronous_stream_that_waits_is_ended_when_its_source_is_closed",
+    ),
+    Defect(
+        "a replica: a source that waits when it is closed has ended",
+        f"{SOURCES}/iterables.py",
+        "            if self._closed.is_set():  # while it waited: this is no end of the stream",
+        "            if False:",
+        f"{LIVE_FEEDS}::test_an_asynchronous_stream_that_waits_is_ended_when_its_source_is_closed",
+    ),
+    Defect(
+        "a replica: a source that is read directly is left to the garbage collector",
+        "lmerge/replica/feeds.py",
+        "            self._chunks.close()",
+        "            pass",
+        f"{LIVE_FEEDS}::test_an_asynchronous_stream_that_is_read_directly_is_closed_with_its_source",
+    ),
+    Defect(
+        "a replica: an iterator allows a checkpoint",
+        f"{SOURCES}/iterables.py",
+        "        if iter(self.items) is self.items:\n",
+        "        if False:\n",
+        f"{RESUMING}::test_what_is_run_through_once_allows_no_checkpoint",
+    ),
+    Defect(
+        "a replica: --join-at is ignored with a checkpoint",
+        f"{REPLICA}/replica_run.py",
+        "        return begins if self._begun is None else max(begins, self._begun.complete_from)\n",
+        "        return begins if self._begun is None else self._begun.complete_from\n",
+        f"{RESUMING}::test_join_at_counts_for_a_file_with_a_checkpoint_too",
+    ),
+    Defect(
+        "a replica: a socket goes on from a checkpoint as if nothing had been sent meanwhile",
+        f"{REPLICA}/resuming.py",
+        "    if join_at is None:\n",
+        "    if False:\n",
+        f"{RESUMING}::test_what_a_socket_has_lost_is_never_claimed[json]",
+    ),
+    Defect(
+        "a replica: a run that was stopped before its merge began writes a checkpoint",
+        f"{REPLICA}/replica_run.py",
+        "            if found is None:\n                return None\n",
+        "            if found is None:\n                found = NEG_INF\n",
+        f"{RESUMING}::test_a_run_that_is_stopped_before_its_merge_begins_writes_no_checkpoint",
+    ),
+    Defect(
+        "a replica: a merge of which nothing was taken begins where it has begun before",
+        f"{REPLICA}/replica_run.py",
+        "            goes_on = self._begun is not None and self._begun.positions.get(feed.name) is not None\n",
+        "            goes_on = self._begun is not None\n",
+        f"{RESUMING}::test_a_merge_of_which_nothing_was_taken_begins_anew",
+    ),
     Defect(
         "a source: a point event has no lifetime",
         f"{SOURCES}/row_changes.py",
@@ -180,5 +336,33 @@ DEFECTS = (
         "        values.validate(full=True)\n",
         "        pass\n",
         COLUMN_ITEMS + "::test_every_type_of_arrow_is_read_as_by_rows_or_refused",
+    ),
+    Defect(
+        "a merge as a source: feedback is not heard",
+        f"{SOURCES}/merge_stream.py",
+        "        self._needed_from = max(self._needed_from, t)\n",
+        "        pass\n",
+        SEEKS,
+    ),
+    Defect(
+        "a merge as a source: a seek repeats what the reader has",
+        f"{SOURCES}/merge_stream.py",
+        "self._items(batch if held is None else held.changes_to(batch))",
+        "self._items(batch)",
+        SEEKS,
+    ),
+    Defect(
+        "a merge as a source: an event that ended while it sought lasts",
+        f"{SOURCES}/merge_stream.py",
+        "                if end >= self.needed_from:\n",
+        "                if end == self.needed_from:\n",
+        BECOMES,
+    ),
+    Defect(
+        "a merge as a source: an event that ended while it sought is taken back",
+        f"{SOURCES}/merge_stream.py",
+        "builder.adjust(payload, vs, end, max(vs, self.stable))",
+        "builder.adjust(payload, vs, end, vs)",
+        BECOMES,
     ),
 )

@@ -1,4 +1,4 @@
-"""Defects of running queries: snapshots, queries that come and go, feedback, traces, causes, tables and pictures."""
+"""Defects of running queries: snapshots, queries that come and go, feedback, traces, tables and pictures."""
 
 from seeded import Defect
 
@@ -11,7 +11,6 @@ ATTACHED = "tests/temporal/test_attached_queries.py"
 SNAPSHOTS = "tests/temporal/test_run_snapshots.py"
 ENTRANCE = "tests/temporal/test_entrance.py"
 NATIVE_ENTRANCE = "tests/temporal/native/test_native_entrance.py"
-CAUSES = "tests/temporal/test_causes.py"
 TRACES = "tests/temporal/test_traces.py"
 ARROW = "tests/temporal/test_arrow_tables.py"
 PICTURES = "tests/temporal/test_pictures.py"
@@ -26,10 +25,59 @@ ALONE = f"{ATTACHED}::test_a_query_that_fails_ends_alone_with_its_error"
 GOES_ON = f"{SNAPSHOTS}::test_a_run_goes_on_with_its_settings_and_its_counts_of_late_events"
 DAMAGED = f"{SNAPSHOTS}::test_bytes_that_are_no_snapshot_are_named"
 OTHER_PLAN = f"{SNAPSHOTS}::test_a_snapshot_of_another_plan_is_refused_with_what_differs"
-ENOUGH = f"{CAUSES}::test_the_events_behind_a_result_are_enough_for_it"
-NO_OTHER = f"{CAUSES}::test_no_event_of_another_group_or_window_is_among_them"
+
+CHECKED = "tests/temporal/test_checked_items.py"
 
 DEFECTS = (
+    Defect(
+        "history: a table without ends has events that last for ever",
+        "lmerge/temporal/arrow_tables.py",
+        "if vs in names and ve is not None and ve not in names and source.shape is SourceShape.INTERVAL:",
+        "if False:",
+        f"{ARROW}::test_a_table_without_ends_is_asked_for",
+    ),
+    Defect(
+        "a graph: an error of a step does not name its operator",
+        "lmerge/temporal/graph.py",
+        '        error.args = (f"{name}: {text}", *error.args[1:])\n',
+        "        pass\n",
+        f"{GRAPH_TESTS}::test_errors_of_windows_name_their_operator",
+    ),
+    Defect(
+        "a graph: a step that breaks ends all queries",
+        "lmerge/temporal/graph.py",
+        '        raise OperatorFailed(f"{name}: it failed with {type(error).__name__}: {error!s:.400}") from error\n',
+        "        raise error\n",
+        f"{GRAPH_TESTS}::test_a_step_that_breaks_ends_its_query_alone",
+    ),
+    Defect(
+        "history: an error of a table does not name its source",
+        "lmerge/temporal/arrow_tables.py",
+        '        error.args = (f"source {source.label!r:.64}, {error}", *error.args[1:])\n',
+        "",
+        f"{ARROW}::test_errors_of_a_table_name_its_source",
+    ),
+    Defect(
+        "a run goes on with half of a batch behind an error of an entrance",
+        RUNNING,
+        "            self._broken = error  # what came before the item was taken, and no query has it\n",
+        "",
+        f"{CHECKED}::test_no_query_goes_on_behind_an_error_of_an_entrance",
+    ),
+    Defect(
+        "items: floats pass in every form that they have",
+        f"{RUNS}/checked.py",
+        "set(map(type, values)) == {float} and 0.0 not in values and not any(map(isnan, values))",
+        "set(map(type, values)) == {float}",
+        f"{CHECKED}::test_floats_have_one_form_behind_the_entrance",
+    ),
+    Defect(
+        "items: text passes without UTF-8",
+        f"{RUNS}/checked.py",
+        '        "".join(values).encode()',
+        '        "".join(values)',
+        f"{CHECKED}::test_an_item_that_does_not_fit_is_named_and_nothing_is_taken",
+    ),
     Defect(
         "a graph: a step that fails does not end what reads it",
         "lmerge/temporal/graph.py",
@@ -75,7 +123,7 @@ DEFECTS = (
     Defect(
         "snapshot: operators begin anew",
         f"{RUNS}/parts.py",
-        '    part.operator.restore(fields["state"])\n',
+        '    restore_state(part.operator, fields["state"])\n',
         "",
         RESTORED,
     ),
@@ -303,62 +351,6 @@ DEFECTS = (
         "deque(maxlen=most)",
         "deque()",
         f"{TRACES}::test_a_trace_is_bounded_and_ends",
-    ),
-    Defect(
-        "why: the events that make a snapshot's edges are not behind it",
-        f"{PLAN}/origins.py",
-        "                found.update(one for one in events if one.ve == start or one.vs == end)\n",
-        "                pass\n",
-        NO_OTHER,
-    ),
-    Defect(
-        "why: an event that ends where a window starts is behind it",
-        f"{PLAN}/origins.py",
-        "    return event.vs < end and event.ve > start\n",
-        "    return event.vs < end and event.ve >= start\n",
-        NO_OTHER,
-    ),
-    Defect(
-        "why: another left event is behind a part without a partner",
-        f"{PLAN}/origins.py",
-        "left.row + missing == event.row and left.vs <= event.vs and event.ve <= left.ve",
-        "left.vs <= event.vs and event.ve <= left.ve",
-        NO_OTHER,
-    ),
-    Defect(
-        "why: what covers a left event is not behind its part",
-        f"{PLAN}/origins.py",
-        "            sides[0].add(left)\n            sides[1].update(found)\n",
-        "            sides[0].add(left)\n",
-        NO_OTHER,
-    ),
-    Defect(
-        "why: the next sample is not behind an edge",
-        f"{PLAN}/origins.py",
-        "one.vs in (event.vs, event.ve) and",
-        "one.vs == event.vs and",
-        NO_OTHER,
-    ),
-    Defect(
-        "why: what is not enough is returned",
-        f"{RUNS}/causes.py",
-        "        chosen = _completed(node, records, chosen, event)\n",
-        "        pass\n",
-        ENOUGH,
-    ),
-    Defect(
-        "why: an event that is not there any more has causes",
-        f"{RUNS}/causes.py",
-        "    if event not in tables.events[node]:\n",
-        "    if not tables.events:\n",
-        f"{CAUSES}::test_an_event_that_is_not_there_is_named",
-    ),
-    Defect(
-        "why: events that can still change are dropped from the record",
-        f"{RUNS}/recording.py",
-        "(event for event in self._events if event.ve < self._stable)",
-        "(event for event in self._events)",
-        f"{CAUSES}::test_a_record_is_bounded_by_what_is_live_and_a_number_of_final_events",
     ),
     Defect(
         "final: an event that ends at the stable point is final",

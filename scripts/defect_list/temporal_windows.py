@@ -11,6 +11,20 @@ BY_WINDOW = f"{HERE}::test_new_events_by_window_give_what_each_by_itself_gives"
 
 DEFECTS = (
     Defect(
+        "of several groups that fail in a step the one whose events came first is named",
+        "lmerge/temporal/operators/operator.py",
+        "        raise min(failures, key=lambda failure: key_order(failure[0]))[1]\n",
+        "        raise failures[0][1]\n",
+        "tests/temporal/test_group_apply.py::test_the_first_group_that_fails_is_named_in_whatever_order_events_come",
+    ),
+    Defect(
+        "windows: the group whose events came first and that fails is named",
+        f"{WINDOWS}/window_operator.py",
+        "                failures.append((group.key, error))\n            group.touched.clear()\n",
+        "                raise error\n            group.touched.clear()\n",
+        "tests/temporal/native/test_windows.py::test_the_first_group_whose_sum_is_too_large_is_named",
+    ),
+    Defect(
         "windows: a grid drops an event that ends at its next start",
         f"{WINDOWS}/grid_group.py",
         "            self.events.drop_ended(self._grid.start_above(begun) - 1)\n",
@@ -34,8 +48,8 @@ DEFECTS = (
     Defect(
         "windows: the snapshot of a window forgets how many events it has",
         f"{WINDOWS}/window_state.py",
-        "        windows.append([start, entry.end, entry.events, ends, state])\n",
-        "        windows.append([start, entry.end, 1, ends, state])\n",
+        "entry.end, entry.events, ends,",
+        "entry.end, 1, ends,",
         f"{WINDOW_STATE}::test_a_restored_operator_goes_on_alike[tumbling-CountWithState-eager]",
     ),
     Defect(
@@ -68,16 +82,23 @@ DEFECTS = (
     ),
     Defect(
         "windows: new events as columns keep nothing for windows to come",
-        f"{WINDOWS}/window_operator.py",
-        "            group.insert([Change(row, vs, vs, ve) for row, vs, ve in kept], windows, self._begun)\n",
-        "            group.insert([], windows, self._begun)\n",
+        f"{WINDOWS}/grid_group.py",
+        "        self.events.insert_block(kept)\n",
+        "",
         f"{COLUMNS}::test_columns_give_what_rows_give",
     ),
     Defect(
         "windows: a row without a key is named before what is wrong before it",
-        f"{WINDOWS}/window_operator.py",
-        "        except LmergeError:  # of a key: what is wrong with a row before it comes first\n",
-        "        except ZeroDivisionError:\n",
+        f"{WINDOWS}/placing.py",
+        "    except LmergeError:  # of a key: what is wrong with a row before it comes first\n",
+        "    except ZeroDivisionError:\n",
         f"{HERE}::test_a_row_without_a_key_is_named_behind_what_is_wrong_before_it",
+    ),
+    Defect(
+        "windows: rows of a batch come without times to a module that gets them",
+        "lmerge/temporal/modules/edge.py",
+        "        return [Lifetime(values, NEG_INF, INF) for values in found] if self._is_timed else list(found)\n",
+        "        return list(found)\n",
+        BY_WINDOW,
     ),
 )

@@ -3,32 +3,24 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import pytest
-from canonical_world import NUMBERS, RecordedRuns, record, steps_of
-from operator_world import own_order
+from canonical_world import RecordedRuns, graph_of, record, steps_of
 
-from lmerge.temporal.graph import GraphStep, OperatorGraph
-from lmerge.temporal.operators.as_of import AsOfJoinOperator
-from lmerge.temporal.operators.cleanse import CleanseOperator
-from lmerge.temporal.operators.coalesce import CoalesceOperator
-from lmerge.temporal.operators.edges import EdgeOperator
-from lmerge.temporal.operators.join_side import JoinInput
-from lmerge.temporal.operators.operator import PlanOperator
+from lmerge.temporal.plan.compiling import compile_plan
+from lmerge.temporal.plan.stream import Stream, source
 from lmerge.temporal.values import Values
 from lmerge.testing.canonical import presence, samples
 
 ROWS: Sequence[Values] = ((0, 0), (0, 1), (1, 0), (1, None), (None, 3))
 
 
-def key_of(row: Values) -> Values:
-    return row[:1]
-
-
-SIDE = JoinInput(own_order, 2, key_of)
+NUMBERS = {"a": "int?", "b": "int?"}
+TYPES = {"a": "int", "b": "int"}
+LEFTS, RIGHTS = source("lefts", NUMBERS), source("rights", NUMBERS)
 COLUMNS = ("a", "b")
-PAIRS = (("run", "l.run"), ("a", "l.a"), ("b", "l.b"), ("c", "s.a"), ("d", "s.b"))
+PAIRS = (("run", "l.run"), ("a", "l.a"), ("b", "l.b"), ("a_right", "s.a"), ("b_right", "s.b"))
 
 
 def as_of_query(is_outer: bool, within: int | None) -> str:
@@ -36,52 +28,43 @@ def as_of_query(is_outer: bool, within: int | None) -> str:
     return samples.as_of("lefts", "rights", keys, PAIRS, COLUMNS, is_outer=is_outer, within=within)
 
 
-def as_of(is_outer: bool, within: int | None) -> PlanOperator:
-    return AsOfJoinOperator("as of", own_order, SIDE, SIDE, is_outer=is_outer, within=within)
+PAIRED = ("a", "b", "a_right", "b_right")
 
-
-# By name: the operator, its query, and the columns of its rows.
-CASES: dict[str, tuple[Callable[[], PlanOperator], str, Sequence[str]]] = {
-    "edges": (
-        lambda: EdgeOperator("edges", own_order, key_of),
-        samples.edges("lefts", ("run", "a"), ("run", *COLUMNS)),
-        COLUMNS,
-    ),
+# By name: the plan, its query, and the columns of its rows.
+CASES: dict[str, tuple[Stream, str, Sequence[str]]] = {
+    "edges": (LEFTS.edges("a"), samples.edges("lefts", ("run", "a"), ("run", *COLUMNS)), COLUMNS),
     "edges that end": (
-        lambda: EdgeOperator("edges", own_order, key_of, lasts=4),
+        LEFTS.edges("a", lasts=4),
         samples.edges("lefts", ("run", "a"), ("run", *COLUMNS), lasts=4),
         COLUMNS,
     ),
-    "as of": (lambda: as_of(False, None), as_of_query(False, None), (*COLUMNS, "c", "d")),
-    "as of, or nothing": (lambda: as_of(True, None), as_of_query(True, None), (*COLUMNS, "c", "d")),
-    "as of, within": (lambda: as_of(False, 3), as_of_query(False, 3), (*COLUMNS, "c", "d")),
-    "as of, within, or nothing": (lambda: as_of(True, 3), as_of_query(True, 3), (*COLUMNS, "c", "d")),
-    "coalesce": (
-        lambda: CoalesceOperator("coalesce", own_order),
-        presence.coalesced("lefts", ("run", *COLUMNS)),
-        COLUMNS,
-    ),
-    "cleanse": (lambda: CleanseOperator("cleanse", own_order), presence.released("lefts", "stable", ("run",)), COLUMNS),
+    "as of": (LEFTS.as_of(RIGHTS, "a"), as_of_query(False, None), PAIRED),
+    "as of, or nothing": (LEFTS.as_of(RIGHTS, "a", how="left"), as_of_query(True, None), PAIRED),
+    "as of, within": (LEFTS.as_of(RIGHTS, "a", within=3), as_of_query(False, 3), PAIRED),
+    "as of, within, or nothing": (LEFTS.as_of(RIGHTS, "a", within=3, how="left"), as_of_query(True, 3), PAIRED),
+    "coalesce": (LEFTS.coalesce(), presence.coalesced("lefts", ("run", *COLUMNS)), COLUMNS),
+    "cleanse": (LEFTS.cleanse(), presence.released("lefts", "stable", ("run",)), COLUMNS),
 }
 
 
-def judge(name: str, seeds: Iterable[int]) -> None:
-    make, query, columns = CASES[name]
-    inputs = make().inputs
-    names = ("lefts", "rights")[:inputs]
-    runs = RecordedRuns(dict.fromkeys(names, NUMBERS), ("stable",))
-    for seed in seeds:
-        graph = OperatorGraph(inputs, [GraphStep(make(), tuple(range(inputs)))], [inputs])
-        record(runs, graph, names, steps_of(random.Random(seed), [ROWS] * inputs, open_part=0.05))
+def judge(name: str, implementations: Sequence[str], seeds: Iterable[int]) -> None:
+    stream, query, columns = CASES[name]
+    plan = compile_plan([stream.node])
+    names = [one.label for one in plan.sources]
+    runs = RecordedRuns(dict.fromkeys(names, TYPES), ("stable",))
+    for implementation in implementations:
+        for seed in seeds:
+            steps = steps_of(random.Random(f"{seed} {implementation}"), [ROWS] * len(names), open_part=0.05)
+            record(runs, graph_of(plan, implementation), names, steps, f"{implementation}, seed {seed}")
     runs.judge(query, columns)
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_an_operator_is_its_query_after_every_batch(name: str) -> None:
-    judge(name, range(200))
+def test_an_operator_is_its_query_after_every_batch(name: str, implementations: Sequence[str]) -> None:
+    judge(name, implementations, range(80))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", CASES)
-def test_an_operator_is_its_query_for_many_seeds(name: str, long_seeds: range) -> None:
-    judge(name, long_seeds)
+def test_an_operator_is_its_query_for_many_seeds(name: str, implementations: Sequence[str], long_seeds: range) -> None:
+    judge(name, implementations, long_seeds)

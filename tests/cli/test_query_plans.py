@@ -1,4 +1,4 @@
-"""`lmerge plan query.py`, `lmerge module`, and what `lmerge replica run` refuses of a query."""
+"""`lmerge plan query.py`, and what `lmerge replica run` refuses of a query."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ BROKEN = {
     "syntax": ("query = (", r"query.py cannot be imported: line 1: SyntaxError: '\(' was never closed"),
     "import": ("import no_such_package", "line 1: ModuleNotFoundError: No module named 'no_such_package'"),
     "raises": ("x = 1\nquery = 1 / 0", "line 2: ZeroDivisionError: division by zero"),
+    "exits": ("import sys\nsys.exit(0)", "query.py cannot be imported: line 2: SystemExit: 0"),
     "missing": ("plans = {}", "has no `query = Query(plans, sources)`"),
     "other": ("query = {}", "declares no query: it has a line `query = Query(plans, sources)`, not {}"),
     "empty": ("from lmerge.replica import Query\nquery = Query({})", "line 2: a query has at least one plan"),
@@ -151,18 +152,3 @@ def test_text_that_is_no_plan_is_named(tmp_path: Path) -> None:
         ended = run("replica", "run", str(path), *NO_SERVER)
         assert ended.returncode == 2
         assert message in ended.stderr
-
-
-def test_modules_are_listed_and_described() -> None:
-    listed = run("module", "list")
-    assert listed.returncode == 0, listed.stderr
-    described = run("module", "list", "--json")
-    names = [json.loads(line)["name"] for line in described.stdout.splitlines()]
-    assert [line.split()[0] for line in listed.stdout.splitlines()] == (names or ["no"])
-    unknown = run("module", "describe", "no_such_module")
-    assert unknown.returncode == 2
-    assert "there is no module 'no_such_module'" in unknown.stderr
-    for name in names:
-        shown = run("module", "describe", name)
-        assert shown.stdout.startswith(f"{name}, version ")
-        assert json.loads(run("module", "describe", name, "--json").stdout)["name"] == name

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import queue
+import contextlib
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -15,22 +17,18 @@ from replica_world import Reading, counts_by_window, flight_rows
 
 from lmerge import Publisher
 from lmerge.client import describe_merge
-from lmerge.core.elements import INF
+from lmerge.core.batch import BatchBuilder
+from lmerge.core.elements import INF, NEG_INF, Event
+from lmerge.core.tdb import Tdb
 from lmerge.errors import InputViolation, UsageError
-from lmerge.replica import (
-    MergeStream,
-    Progress,
-    PythonItems,
-    Query,
-    ReplayPace,
-    ReplicaOptions,
-    ReplicaRun,
-    in_order,
-    run,
-)
-from lmerge.temporal.changes import Change
+from lmerge.replica import MergeStream, PythonItems, Query, ReplayPace, ReplicaOptions, ReplicaRun, in_order, run
+from lmerge.replica.sources import merge_stream
+from lmerge.replica.sources.declared import Chunk, SourceContext
+from lmerge.temporal.changes import Change, Lifetime
 from lmerge.temporal.expressions.surface import col
+from lmerge.temporal.open_events import OpenEvents
 from lmerge.temporal.plan.stream import Stream, count, source
+from lmerge.temporal.running import Item
 
 SCHEMA = {"origin": "string", "delay": "int?"}
 FLIGHTS = source("flights", SCHEMA)
@@ -112,6 +110,100 @@ def test_a_replica_goes_on_from_where_it_has_read_a_merge(world: ThreadedWorld, 
         assert reading.table() == counts_by_window(ROWS)
 
 
+def items_of(chunk: Chunk) -> list[Item]:
+    assert isinstance(chunk.items, list)
+    return chunk.items
+
+
+def read_all(chunks: Iterable[Chunk], live: OpenEvents, table: Counter[Lifetime]) -> int:
+    """Apply the items of chunks to the live events of a stream and to its table; return how many there were."""
+    taken = 0
+    for chunk in chunks:
+        for item in items_of(chunk):
+            taken += 1
+            if isinstance(item, int):
+                live.move_stable(item)
+                continue
+            live.apply(item)
+            row, vs, old, new = item
+            table[Lifetime(row, vs, old)] -= old > vs
+            table[Lifetime(row, vs, new)] += new > vs
+    return taken
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_reader_that_is_behind_what_is_needed_leaves_out_what_lies_between(
+    is_restarted: bool, world: ThreadedWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of three long events one ends when nothing is needed any more, one later, and one is not there any more."""
+    monkeypatch.setattr(merge_stream, "SEEK_AFTER_S", 0)
+    payloads = [{"origin": "L", "delay": at} for at in range(3)]
+    declared = MergeStream(servers=world.target, merge=MERGE)
+    reader = declared.open(SourceContext("flights", FLIGHTS.schema), None)
+    chunks, live, table = reader.chunks(), OpenEvents("flights"), Counter[Lifetime]()
+    with contextlib.closing(reader), Publisher(world.target, MERGE, "a", schema=SCHEMA) as publisher:
+        thread = threading.Thread(target=lambda: read_all(islice(chunks, 1), live, table))
+        thread.start()
+        while not describe_merge(world.target, MERGE).subscribers:
+            assert thread.is_alive()
+        for payload in payloads:
+            publisher.insert(payload, 0, INF)
+        publisher.flush()
+        thread.join(60)
+        publish(publisher, ROWS[:100])
+        for payload, end in zip(payloads, (150, 450, 100), strict=True):
+            publisher.adjust(payload, 0, INF, end)
+        publish(publisher, ROWS[100:])
+        publisher.stable(INF)
+        publisher.flush()
+        reader.fast_forward(400)
+        taken = 0
+        for chunk in chunks:
+            if is_restarted and reader.parts_skipped:
+                read_all([chunk._replace(items=items_of(chunk)[:3])], live, table)
+                restarted = declared.open(SourceContext("flights", FLIGHTS.schema, live=live), chunk.begin)
+                with contextlib.closing(restarted):
+                    read_all(restarted.chunks(), live, table)
+                break
+            taken += read_all([chunk], live, table)
+    events = [Lifetime((row["origin"], row["delay"]), row["at"], row["at"] + 1) for row in ROWS]
+    expected = Counter([*events, Lifetime(("L", 1), 0, 450)])
+    assert reader.parts_skipped == 1
+    assert taken < len(ROWS) / 2
+    assert {one: n for one, n in table.items() if n and one.ve >= 400} == {
+        one: n for one, n in expected.items() if one.ve >= 400
+    }
+
+
+def test_a_reader_becomes_what_another_subscription_has_by_legal_changes() -> None:
+    for seed in range(300):
+        random_ = Random(seed)
+        stable, needed_from = random_.choice([NEG_INF, 5, 10]), 15
+        keys = [(random_.randrange(0, 20), random_.choice([b"a", b"b"])) for _ in range(6)]
+        later = [(max(vs, stable), payload) for vs, payload in keys]
+        held = [
+            Event(vs, payload, random_.randrange(max(vs, stable), 26) + 1) for vs, payload in random_.choices(keys, k=5)
+        ]
+        there = [
+            one._replace(ve=random_.randrange(max(one.vs, needed_from), 26) + 1)
+            for one in held
+            if random_.random() < 0.6
+        ]
+        there += [
+            Event(vs, payload, random_.randrange(max(vs, needed_from), 26) + 1)
+            for vs, payload in random_.choices(later, k=2)
+        ]
+        reader, came = Tdb("reader", stable_point=stable), BatchBuilder()
+        for vs, payload, ve in held:
+            reader.enter(vs, payload, ve)
+        for vs, payload, ve in there:
+            came.insert(payload, vs, ve)
+        came.stable(20)
+        reader.apply_batch(merge_stream._ReadSoFar(stable, held, needed_from).changes_to(came.build()))
+        assert sorted(one for one in reader.events() if one.ve >= needed_from) == sorted(there), seed
+        assert reader.stable_point == 20
+
+
 def test_a_plan_that_needs_all_of_a_merge_is_refused(world: ThreadedWorld) -> None:
     with Publisher(world.target, MERGE, "a", schema=SCHEMA) as publisher:
         publish(publisher, ROWS[:100])
@@ -125,40 +217,6 @@ def test_a_merge_with_other_columns_is_refused(world: ThreadedWorld) -> None:
         publisher.flush()
         with pytest.raises(UsageError, match=r"the merge has the columns \(x: int\), and the plan has \("):
             replica(world).open()
-
-
-class Given:
-    """Items that a test gives one by one; None ends them."""
-
-    def __init__(self) -> None:
-        self.items: queue.SimpleQueue[Any] = queue.SimpleQueue()
-
-    def __iter__(self) -> Iterator[Any]:
-        while (item := self.items.get()) is not None:
-            yield item
-
-
-@pytest.mark.parametrize("idle", ["others", "clock"])
-def test_an_idle_source_does_not_stop_time(idle: str, world: ThreadedWorld) -> None:
-    busy, silent = Given(), Given()
-    both = FLIGHTS.union(source("more", SCHEMA))
-    progress = Progress(idle_after_s=0.01, idle=idle)  # type: ignore[arg-type]  # texts are taken as well
-    begun = replica(
-        world,
-        both,
-        flights=PythonItems(items=busy, is_waiting=True, time="at", progress=in_order()),
-        more=PythonItems(items=silent, is_waiting=True, time="at", progress=progress),
-    )
-    with Reading(world.target, OUTPUT) as reading, begun:
-        thread = threading.Thread(target=begun.run)
-        thread.start()
-        for row in ROWS:
-            busy.items.put(row)
-        reading.until(int(ROWS[-1]["at"]))
-        for given in (busy, silent):
-            given.items.put(None)
-        thread.join(60)
-        assert sum(reading.table().values()) == len(ROWS)
 
 
 def test_a_source_that_breaks_its_promise_is_named(world: ThreadedWorld) -> None:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from cli_world import Served, run
+from cli_world import LMERGE, Served, run
 from replica_world import Reading, replica_process
+
+from lmerge.client.describe import describe_merge
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "temporal.md").read_text()
 HOUR = 3_600_000_000
@@ -24,13 +29,14 @@ def test_the_pair_of_plans_of_the_page_gives_one_table(tmp_path: Path) -> None:
     (tmp_path / "flights.csv").write_text(block("csv"))
     server = Served(tmp_path, "--merge", "late")
     try:
-        with Reading(server.target, "late") as reading:
+        with Reading(server.target, "late") as reading, subscribed(server.target) as subscriber:
             commands = re.findall(r"^lmerge (replica run .*?) &$", block("sh"), re.MULTILINE)
             processes = [replica_process(tmp_path, *command.split()[2:], "-s", server.target) for command in commands]
             assert len(processes) == 2
             for process in processes:
                 errors = process.communicate(timeout=60)[1]
                 assert process.returncode == 0, errors
+            assert subscriber.communicate(timeout=60)[0] == block("json")
             assert sorted(reading.table()) == [
                 ("EWR", 1, 45, FIRST, FIRST + HOUR),
                 ("JFK", 1, 16, FIRST + 2 * HOUR, FIRST + 3 * HOUR),
@@ -38,6 +44,20 @@ def test_the_pair_of_plans_of_the_page_gives_one_table(tmp_path: Path) -> None:
             ]
     finally:
         server.stop()
+
+
+@contextmanager
+def subscribed(target: str) -> Iterator[subprocess.Popen[str]]:
+    """Start the page's reader; return it when the server knows it."""
+    (command,) = re.findall(r"^lmerge (subscribe .*?) &$", block("sh"), re.MULTILINE)
+    process = subprocess.Popen([*LMERGE, *command.split(), "-s", target], stdout=subprocess.PIPE, text=True)
+    try:
+        while "cli" not in {reader.subscriber for reader in describe_merge(target, "late").subscribers}:
+            assert process.poll() is None
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def test_the_command_that_explains_the_plans_explains_them(tmp_path: Path) -> None:

@@ -21,9 +21,11 @@ COUNTED = SOURCE.where(col.delay > 15).named("late").group_by(col.origin).tumbli
 ROWS = flight_rows(600)
 
 
-def replica_run(target: str, registry: CollectorRegistry, delay: int = 5) -> ReplicaRun:
+def replica_run(target: str, registry: CollectorRegistry, delay: int = 5, checkpoint: Path | None = None) -> ReplicaRun:
     query = Query({"p": COUNTED}, {"flights": PythonItems(items=ROWS, time="at", progress=after(delay))})
-    run = ReplicaRun(query, None, servers=target, merge=MERGE, replica="a", options=ReplicaOptions())
+    run = ReplicaRun(
+        query, None, servers=target, merge=MERGE, replica="a", options=ReplicaOptions(checkpoint=checkpoint)
+    )
     PlanMetrics(registry, run)
     return run
 
@@ -43,6 +45,15 @@ def test_a_run_exports_its_sources_and_operators() -> None:
         assert late
         assert sample(registry, "lmerge_plan_state_events", operator="hours") == 0
         assert sample(registry, "lmerge_plan_operator_state", operator="hours", kind="groups") == 0
+
+
+def test_the_size_of_each_operators_state_is_that_of_the_last_checkpoint(tmp_path: Path) -> None:
+    registry = CollectorRegistry()
+    with threaded_world() as world, replica_run(world.target, registry, checkpoint=tmp_path) as run:
+        assert run.run()
+        sizes = [sample(registry, "lmerge_plan_operator_state_bytes", operator=name) for name in ("late", "hours")]
+        assert all(size is not None and 0 < size < run.checkpoint_bytes for size in sizes)
+        assert sample(registry, "lmerge_plan_operator_stable_point_time", operator="hours") == float("inf")
 
 
 def test_feedback_that_saves_evaluations_is_counted() -> None:

@@ -233,6 +233,11 @@ def test_a_wrong_item_is_named(item: Any, message: str) -> None:
         read(fed(PythonItems(items=[good, item], time="at")))
 
 
+def test_changes_of_python_fit_the_columns_of_their_source() -> None:
+    with pytest.raises(InvalidRow, match=r"source 'flights', item 1, .*column 'delay' \(int\?\): '5' is not a whole"):
+        read(fed(PythonItems(items=[POINTS[0], Change(("JFK", "5"), 1, 1, 2)])))
+
+
 def test_a_declaration_that_does_not_fit_is_refused() -> None:
     with pytest.raises(UsageError, match="needs time=, for points, or start= and end=, for intervals"):
         CsvFile(path="f.csv")

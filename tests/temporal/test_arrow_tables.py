@@ -97,10 +97,21 @@ def test_times_have_the_columns_that_are_given() -> None:
     found = numbers().where(col.a > 0).collect({"numbers": table}, vs="at", ve="until")
     assert found.to_pylist() == [{"at": 1, "until": 2, "a": 2}, {"at": 3, "until": 9, "a": 1}]
     without = pa.table({"vs": [3], "a": [1]})
-    assert numbers().collect({"numbers": without}).column("ve").to_pylist() == [INF]
+    assert numbers().collect({"numbers": without}, ve=None).column("ve").to_pylist() == [INF]
     assert numbers("point").collect({"numbers": without}).column("ve").to_pylist() == [4]
-    assert numbers().collect({"numbers": without.slice(1)}).num_rows == 0
-    assert numbers().tumbling(5).agg(n=count()).collect({"numbers": without.slice(1)}).num_rows == 0
+    assert numbers("edge").collect({"numbers": without}).column("ve").to_pylist() == [INF]
+    assert numbers().collect({"numbers": without.slice(1)}, ve=None).num_rows == 0
+    assert numbers().tumbling(5).agg(n=count()).collect({"numbers": without.slice(1)}, ve=None).num_rows == 0
+
+
+def test_a_table_without_ends_is_asked_for(engine: str) -> None:
+    """A name of the column of ends that is wrong would make every event last for ever."""
+    assert engine
+    ends = pa.table({"vs": [3], "until": [9], "a": [1]})
+    with pytest.raises(UsageError, match=r"source 'numbers', the table has no column 've', so none of its events has"):
+        numbers().where(col.a > 0).collect({"numbers": ends})
+    with pytest.raises(UsageError, match=r"events without an end \(ve=None\)"):
+        QueryRun({"n": numbers().where(col.a > 0)}).take_arrow("numbers", ends.select(["vs", "a"]))
 
 
 def test_a_history_is_read_in_batches_that_free_what_is_final(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,3 +160,25 @@ def test_a_point_lasts_one_unit_and_times_are_no_columns() -> None:
         numbers().collect({"numbers": []}, vs="a")
     with pytest.raises(UsageError, match="the events have a column 'vs'"):
         source("s", {"vs": "int"}).collect({"s": []})
+
+
+def test_errors_of_a_table_name_its_source(engine: str) -> None:
+    assert engine
+    left, right = source("l", {"k": "int"}), source("r", {"k": "int"})
+    good = pa.table({"vs": [1], "ve": [5], "k": [1]})
+    wrong = {
+        "source 'r', row 0, column 'k' .int.: 'x' is not": pa.table({"vs": [1], "ve": [5], "k": ["x"]}),
+        "source 'r', the table has no column 'vs'": pa.table({"ve": [5], "k": [1]}),
+        r"source 'r', row 0: \[5, 1\) is no lifetime": pa.table({"vs": [5], "ve": [1], "k": [1]}),
+    }
+    for problem, table in wrong.items():
+        with pytest.raises(UsageError, match=f"^{problem}"):
+            left.join(right, "k").collect({"l": good, "r": table})
+
+
+def test_what_is_no_history_is_named() -> None:
+    numbers = source("numbers", {"k": "int"})
+    with pytest.raises(UsageError, match="history is a mapping from the name of a source to its table"):
+        numbers.collect(pa.table({"vs": [1], "k": [1]}))
+    with pytest.raises(UsageError, match=r"source 'numbers': list is no Arrow table and no record batch"):
+        QueryRun({"n": numbers.node}).take_arrow("numbers", [{"k": 1}])

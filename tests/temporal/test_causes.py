@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -82,6 +83,10 @@ ROWS = [
 ]
 
 
+def in_groups(sub_plan: Callable[[Stream], Stream], *, keys: bool = True) -> Stream:
+    return numbers().group_by("a").apply(lambda group: sub_plan(group.select("b")), keys=keys)
+
+
 @pytest.mark.parametrize(
     ("stream", "event", "expected"),
     [
@@ -108,6 +113,31 @@ ROWS = [
             Lifetime((1, 8), 5, 10),
             [1, 5, 3],
         ),
+        (in_groups(lambda group: group.tumbling(5).agg(n=count())), Lifetime((1, 3), 0, 5), [0, 1, 5]),
+        (in_groups(lambda group: group.tumbling(5).agg(n=count())), Lifetime((3, 1), 5, 10), [7]),
+        (in_groups(lambda group: group.where(col.b > 2)), Lifetime((1, 4), 6, 7), [3]),
+        (in_groups(lambda group: group), Lifetime((1, 5), 12, 13), [4]),
+        (in_groups(lambda group: group.tumbling(5).agg(n=count()), keys=False), Lifetime((1,), 5, 10), [2, 7]),
+        (
+            in_groups(lambda group: group.group_by("b").apply(lambda one: one.select(c=col.b).coalesce())),
+            Lifetime((1, 2, 2), 3, 8),
+            [1, 5],
+        ),
+        (
+            in_groups(lambda group: group.join(group.select(c=col.b), where=col.b < col.c).snapshot().agg(n=count())),
+            Lifetime((1, 2), 6, 7),
+            [1, 5, 3],
+        ),
+        (
+            numbers()
+            .group_by("a")
+            .tumbling(5)
+            .agg(n=count())
+            .group_by(m=col.a % 2)
+            .apply(lambda group: group.where(col.n > 1)),
+            Lifetime((1, 1, 3), 5, 10),
+            [1, 5, 3],
+        ),
     ],
 )
 def test_no_event_of_another_group_or_window_is_among_them(
@@ -118,6 +148,13 @@ def test_no_event_of_another_group_or_window_is_among_them(
     assert event in computed(stream.node, records).events
     found = why(stream.node, records, event)["numbers"]
     assert found == sorted((ROWS[at] for at in expected), key=lambda one: (one.vs, one.ve, one.row))
+
+
+def test_windows_of_a_group_begin_with_events_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(causes, "TRIES_MAX", 0)
+    stream = in_groups(lambda group: group.tumbling(5).agg(n=count(), form="eager"))
+    records = {"numbers": SourceRecord((Lifetime((1, 1), 0, 20), Lifetime((2, 2), 12, 13)), mark=12)}
+    assert why(stream.node, records, Lifetime((1, 1), 10, 15)) == {"numbers": [Lifetime((1, 1), 0, 20)]}
 
 
 def test_an_event_that_is_not_there_is_named() -> None:

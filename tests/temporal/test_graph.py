@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
+from lmerge.core.elements import INF, NEG_INF
+from lmerge.core.engines.selection import NATIVE, PYTHON
+from lmerge.errors import LmergeError
 from lmerge.temporal.changes import Change, Delta
-from lmerge.temporal.errors import ModuleViolation
+from lmerge.temporal.errors import ModuleViolation, OperatorFailed
+from lmerge.temporal.expressions.surface import col
 from lmerge.temporal.graph import GraphStep, OperatorGraph
 from lmerge.temporal.operators.span import KeepRows, SpanOperator
 from lmerge.temporal.operators.union import UnionOperator
+from lmerge.temporal.plan.aggregating import sum as total
+from lmerge.temporal.plan.stream import count, source
+from lmerge.temporal.running import Item, QueryRun
 from lmerge.temporal.values import Values
 
 
@@ -62,3 +69,48 @@ def test_an_observer_sees_what_each_step_has_read_and_computed() -> None:
     assert seen == [(1, 2, 1), (2, 2, 1), (3, 2, 2), (4, 1, 1)]
     run.step([Delta([])])
     assert len(seen) == 4
+
+
+@pytest.mark.parametrize("implementation", [PYTHON, NATIVE])
+def test_errors_of_windows_name_their_operator(implementation: str, demand: Callable[[str], None]) -> None:
+    demand(implementation)
+    numbers = source("numbers", {"a": "int"})
+    plans = {
+        "exceeds 64 bits": numbers.tumbling(10).agg(n=total(col.a)),
+        "would open 500 windows": numbers.group_by("a").tumbling(1).at_most(5).agg(n=count()),
+        "has no first window": numbers.where(col.a > 0).tumbling(10).agg(n=count()),
+    }
+    late: list[Item] = [Change((2**62,), 1, 1, 501), Change((2**62,), 1, 1, 501), INF]
+    early: list[Item] = [Change((2**62,), NEG_INF, NEG_INF, 5), INF]
+    for problem, plan in plans.items():
+        run = QueryRun({"n": plan.named("sums").node}, implementation=implementation)
+        with pytest.raises(LmergeError) as raised:
+            run.take("numbers", early if "first" in problem else late)
+        assert str(raised.value).startswith("sums: ")
+        assert str(raised.value).count("sums") == 1
+        assert problem in str(raised.value)
+
+
+def test_errors_in_a_group_name_its_key() -> None:
+    numbers = source("numbers", {"k": "string", "a": "int"})
+    inside = numbers.group_by("k").apply(lambda group: group.tumbling(10).agg(n=total(col.a)).named("sums"))
+    run = QueryRun({"n": inside.named("by_key").node})
+    with pytest.raises(LmergeError, match=r"^by_key: group \('x'\): sums: sum\(a\).* exceeds 64 bits"):
+        run.take("numbers", [Change(("x", 2**62), 1, 1, 5), Change(("x", 2**62), 1, 1, 5), INF])
+
+
+def test_a_step_that_breaks_ends_its_query_alone() -> None:
+    """An error outside the tree of lmerge is a fault of lmerge, and no reason for other queries to end."""
+
+    def broken(row: Values) -> Values:
+        raise KeyError(row)
+
+    class Broken(UnionOperator):
+        def step(self, deltas: Sequence[Delta]) -> Delta:
+            return Delta([change._replace(row=broken(change.row)) for change in deltas[0].changes])
+
+    run = OperatorGraph(1, [GraphStep(Broken("breaks", own, 1), (0,)), kept("holds", 1)], [1, 2])
+    assert [len(delta.changes) for delta in run.advance(batch(1))] == [0, 1]
+    assert isinstance(run.failures[1], OperatorFailed)
+    assert str(run.failures[1]) == "breaks: it failed with KeyError: (1,)"
+    assert isinstance(run.failures[1].__cause__, KeyError)

@@ -16,7 +16,7 @@ from lmerge.core.elements import INF, NEG_INF
 from lmerge.core.properties import INSERT_ONLY, KEY, ORDERED
 from lmerge.temporal.changes import Change, Delta
 from lmerge.temporal.columns import AnyDelta
-from lmerge.temporal.errors import PlanError
+from lmerge.temporal.errors import ModuleViolation, PlanError
 from lmerge.temporal.expressions.surface import col, lit
 from lmerge.temporal.graph import OperatorGraph
 from lmerge.temporal.operators.group_apply import GroupApplyOperator
@@ -250,6 +250,14 @@ def test_the_watermark_is_that_of_the_stream() -> None:
     assert delta.mark == 7
 
 
+def test_the_first_group_that_fails_is_named_in_whatever_order_events_come() -> None:
+    plan = numbers().group_by("a").apply(lambda group: group.tumbling(5).agg(s=aggregate("sum", col.b)))
+    changes = [Change((key, 2**62), vs, vs, vs + 1) for key, vs in ((2, 1), (2, 2), (1, 6), (1, 7), (1, 11), (1, 12))]
+    for order in (changes, changes[::-1]):
+        with pytest.raises(ModuleViolation, match=r"in window \[5, 10\)"):
+            graph_of(plan).step([Delta([*order], INF)])
+
+
 def test_a_new_group_begins_at_the_time_of_the_stream() -> None:
     edges = numbers().group_by("a").apply(lambda group: group.snapshot().agg(n=count()))
     graph = graph_of(edges)
@@ -405,7 +413,7 @@ def test_a_sub_plan_of_windows_becomes_windows_by_the_key() -> None:
     rewritten, applied_rules = rewrite(snapshots.node)
     assert rewritten == numbers().group_by("a", "b").snapshot().agg(n=count()).node
     assert [one.name for one in applied_rules] == ["group-windows"]
-    assert "rewrite group-windows: apply by a <- numbers" in explain(snapshots.node)
+    assert "possible rewrite, .rewritten('group-windows'): apply by a <- numbers" in explain(snapshots.node)
     kept = numbers().extend(3).group_by("a").apply(lambda group: group.tumbling(5).agg(n=count()))
     assert rewrite(kept.node) == (kept.node, ())
 

@@ -20,7 +20,7 @@ SNIPPETS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
 def test_the_page_has_snippets() -> None:
-    assert len(SNIPPETS) == 6
+    assert len(SNIPPETS) == 7
 
 
 @pytest.mark.parametrize("snippet", SNIPPETS[1:], ids=range(1, len(SNIPPETS)))

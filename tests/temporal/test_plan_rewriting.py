@@ -232,7 +232,8 @@ def test_a_time_bound_module_has_the_same_table_in_every_form(form: Form) -> Non
 def test_rewrites_are_shown_and_unknown_ones_are_named() -> None:
     query = numbers().group_by("a").tumbling(5).agg(n=count(), m=aggregate("max", col.b)).where(col.a > 0)
     assert explain(query.node).splitlines()[-1] == (
-        "rewrite filter-below-window: filter col.a > 0 <- n=count(), m=max(col.b) by a in tumbling(5), final -> "
+        "possible rewrite, .rewritten('filter-below-window'): "
+        "filter col.a > 0 <- n=count(), m=max(col.b) by a in tumbling(5), final -> "
         "n=count(), m=max(col.b) by a in tumbling(5), final <- filter col.a > 0"
     )
     with pytest.raises(PlanError, match="no rewrite 'faster'; there are merge-filters"):

@@ -214,7 +214,10 @@ def test_every_node_and_policy_survives_json() -> None:
         (lambda node: node["calls"][0].update(version=2), "needs module 'total' version 2, and version 1 is here"),
         (lambda node: node["calls"][0].pop("version"), None),
         (lambda node: node["calls"][0].update(version="1"), "which is no whole number"),
-        (lambda node: node["calls"][0].update(name="totals"), "there is no aggregate 'totals'"),
+        (
+            lambda node: node["calls"][0].update(name="totals"),
+            "the plan needs module 'totals' version 1, which is not installed",
+        ),
         (lambda node: node["calls"][0]["parameters"].update(scale=3), "no parameter 'scale'"),
         (lambda node: node["calls"][0].update(argument=[]), "a call has no field 'argument'"),
         (lambda node: node["window"].update(gap=3), "has no field 'gap'"),

@@ -127,7 +127,7 @@ def test_a_source_of_points_has_nothing_else() -> None:
     points = source("points", {"a": "int"}, shape="point")
     kept = [Change((0,), 1, 1, 2), Change((1,), 5, 5, 6), Change((1,), 5, 6, 5)]
     assert collect(points.node, {"points": kept}) == [Lifetime((0,), 1, 2)]
-    run = QueryRun({"result": points.node})
     for wrong in (Change((0,), 1, 1, 3), Change((0,), 1, 1, INF)):
+        run = QueryRun({"result": points.node})
         with pytest.raises(InputViolation, match=r"'points' broke its promise .no-point.*events of one unit of time"):
             run.take("points", [wrong])

@@ -97,8 +97,10 @@ def maker(rules: WindowRules, key_of: Callable[[Values], Values]) -> Callable[[]
 @pytest.mark.parametrize("form", list(Form))
 @pytest.mark.parametrize("module", MODULES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_restored_operator_goes_on_alike(kind: str, module: str, form: Form) -> None:
-    for seed in range(40):
+def test_a_restored_operator_goes_on_alike(
+    kind: str, module: str, form: Form, seeds_of: Callable[[int, int], range]
+) -> None:
+    for seed in seeds_of(40, 3):
         random_ = random.Random(seed)
         rules = rules_of(random_, KINDS[kind], MODULES[module], form)
         make = maker(rules, random_.choice((by_row, ungrouped)))

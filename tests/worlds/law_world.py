@@ -13,13 +13,17 @@ from typing import Final
 import msgpack
 from plan_generator import random_history, random_plan
 from plan_modules import StartedSoFar
+from queried_windows import SumOfLengths
 from temporal_world import Item, StreamTable, random_stream
 
 from lmerge.core.elements import INF
 from lmerge.temporal.changes import NOTHING_CHANGES, Change, Delta, Lifetime
 from lmerge.temporal.entrance import StreamEntrance
+from lmerge.temporal.expressions.functions import FunctionRegistry
+from lmerge.temporal.expressions.surface import col
 from lmerge.temporal.graph import OperatorGraph
 from lmerge.temporal.plan.compiling import CompiledPlan, compile_plan
+from lmerge.temporal.plan.joining import join
 from lmerge.temporal.plan.stream import Stream, WindowedStream, aggregate, count, method_of, source
 from lmerge.temporal.values import Values
 
@@ -28,8 +32,24 @@ FORMS: Final = ("final", "settled", "watermark", "eager")
 
 LEFTS = source("lefts", {"a": "int", "b": "int"})
 RIGHTS = source("rights", {"a": "int", "b": "int"})
+THIRDS = source("thirds", {"a": "int", "b": "int"})
 B = LEFTS["b"]
 BY_A = LEFTS.group_by("a")
+BY_K = LEFTS.group_by(k=LEFTS["a"])
+DECLARED: Final = FunctionRegistry()
+
+
+@DECLARED.scalar(["int"], "bool")
+def is_small(value: int) -> bool:
+    """Return whether a value is below 2."""
+    return value < 2
+
+
+@DECLARED.scalar(["int"], "int")
+def doubled(value: int) -> int:
+    """Return the double of a value."""
+    return value * 2
+
 
 SPANS: Final[Mapping[str, Stream]] = {
     "filter": LEFTS.where(B > 0),
@@ -41,6 +61,7 @@ SPANS: Final[Mapping[str, Stream]] = {
     "clip duration": LEFTS.clip_duration(2),
     "extend": LEFTS.extend(5),
     "at end": LEFTS.at_end(2),
+    "function": LEFTS.where(is_small(B)).select("a", c=doubled(B)),
     "chain": LEFTS.extend(2).where(B < 2).shift(1).select(c=B + 1),
 }
 JOINED: Final[Mapping[str, Stream]] = {
@@ -48,6 +69,7 @@ JOINED: Final[Mapping[str, Stream]] = {
     **{f"{how} join": LEFTS.join(RIGHTS, "a", how=how) for how in ("inner", "left", "right", "full")},
     "anti-join": LEFTS.without(RIGHTS, "a"),
     "join by predicate": LEFTS.join(RIGHTS, where=LEFTS.join(RIGHTS, "a")["b_right"] > B),
+    "join of three": join(LEFTS, RIGHTS, THIRDS, on="a"),
     "join with itself": LEFTS.where(B > 0).join(LEFTS.shift(2), "a", how="left"),
     "as of": LEFTS.as_of(RIGHTS, "a"),
     "as of, within, or nothing": LEFTS.as_of(RIGHTS, "a", within=3, how="left"),
@@ -57,6 +79,13 @@ SHAPED: Final[Mapping[str, Stream]] = {
     "edges that end": LEFTS.edges("a", lasts=4),
     "coalesce": LEFTS.coalesce(),
     "cleanse": LEFTS.cleanse(),
+}
+GROUPS: Final[Mapping[str, Stream]] = {
+    "groups, coalesced": BY_K.apply(lambda group: group.select("b").coalesce()),
+    "groups, with themselves later": BY_K.apply(
+        lambda group: group.select("b").join(group.shift(3).select(c=col.b), where=col.b <= col.c)
+    ),
+    "groups, in windows": BY_K.apply(lambda group: group.where(col.b < 2).hopping(4, 2).agg(n=count(), form="eager")),
 }
 KINDS: Final[Mapping[str, Callable[[], WindowedStream]]] = {
     "tumbling": lambda: BY_A.tumbling(5),
@@ -69,6 +98,11 @@ KINDS: Final[Mapping[str, Callable[[], WindowedStream]]] = {
     "two ends": lambda: LEFTS.count_windows(2, by="ends"),
     "session": lambda: BY_A.sessions(2),
 }
+
+
+def durations(kind: str, form: str, clip: str) -> Stream:
+    """Return an aligned result that depends on the ends of events: the sum of their lifetimes as they are clipped."""
+    return KINDS[kind]().agg(d=method_of(SumOfLengths)(), form=form, clip=clip)
 
 
 def _windows() -> dict[str, Stream]:
@@ -87,13 +121,24 @@ def _windows() -> dict[str, Stream]:
             for clip in ("none", "full"):
                 name = f"{kind}, {form}, clip {clip}: own lifetimes"
                 found[name] = KINDS[kind]().apply(started(), form=form, clip=clip, output="unchanged")
+    for form in ("final", "eager"):
+        for clip in ("left", "right"):
+            own = KINDS["hopping"]().apply(started(), form=form, clip=clip, output="unchanged")
+            found[f"hopping, {form}, clip {clip}: own lifetimes"] = own
+        for kind, clips in (
+            ("tumbling", ("none", "right")),
+            ("whole snapshot", ("left", "full")),
+            ("session", ("none",)),
+        ):
+            for clip in clips:
+                found[f"{kind}, {form}, clip {clip}: durations"] = durations(kind, form, clip)
     for form in ("settled", "eager"):
         found[f"tumbling, {form}: time-bound"] = LEFTS.tumbling(5).apply(started(), form=form, output="time-bound")
     return found
 
 
 WINDOWS: Final[Mapping[str, Stream]] = _windows()
-CASES: Final[Mapping[str, Stream]] = {**SPANS, **JOINED, **SHAPED, **WINDOWS}
+CASES: Final[Mapping[str, Stream]] = {**SPANS, **JOINED, **SHAPED, **GROUPS, **WINDOWS}
 
 
 class PlanUnderLaw:

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from plan_modules import StartedSoFar
 
-from lmerge.temporal.modules.functions import aggregate
+from lmerge.temporal.modules.functions import aggregate_function
 from lmerge.temporal.modules.kinds import IncrementalAggregate, TimedAggregate, TimedOperator
 from lmerge.temporal.modules.properties import Properties, Stamped, TimedRow, Window
 from lmerge.temporal.plan.stream import method_of
@@ -88,7 +88,7 @@ class SumOfAll(IncrementalAggregate[int, int, int]):
         return state
 
 
-@aggregate(name="plain_median")
+@aggregate_function(name="plain_median")
 def plain_median(values: list[float]) -> float:
     """Return the median, as a function that has no notion of time."""
     return statistics.median(values)

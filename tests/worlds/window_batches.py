@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from random import Random
+from typing import Any, ClassVar
 
 import pytest
 
@@ -13,7 +14,9 @@ from lmerge.core.elements import INF
 from lmerge.errors import LmergeError
 from lmerge.temporal.changes import Change, Delta
 from lmerge.temporal.columns import AnyDelta
-from lmerge.temporal.modules.functions import aggregate
+from lmerge.temporal.modules.functions import aggregate_function
+from lmerge.temporal.modules.kinds import IncrementalAggregate, IncrementalTimedAggregate
+from lmerge.temporal.modules.properties import Properties, TimedRow, Window
 from lmerge.temporal.plan.compiling import compile_plan
 from lmerge.temporal.plan.windows import WindowNode
 from lmerge.temporal.values import NAN
@@ -22,19 +25,62 @@ from lmerge.temporal.windows.policies import Form
 READINGS = lt.source("readings", {"key": "string?", "n": "int?", "x": "float"})
 
 
-@aggregate(inputs={"n": "int", "x": "float"}, result="string", name="batch_shown")
+@aggregate_function(inputs={"n": "int", "x": "float"}, result="string", name="batch_shown")
 def shown(numbers: list[int], values: list[float]) -> str:
     return repr([*zip(numbers, values, strict=True)])
+
+
+class BatchCalls(IncrementalAggregate[Any, list[str], str]):
+    """What the module was called with, in order: a state that depends on how rows are divided into calls."""
+
+    name = "batch_calls"
+    inputs: ClassVar = {"n": "int", "x": "float"}
+    result = "string"
+
+    def begin(self) -> list[str]:
+        return []
+
+    def add(self, state: list[str], rows: Sequence[Any]) -> list[str]:
+        return [*state, f"+{[*map(tuple, rows)]}"]
+
+    def remove(self, state: list[str], rows: Sequence[Any]) -> list[str]:
+        return [*state, f"-{[*map(tuple, rows)]}"]
+
+    def compute(self, state: list[str]) -> str:
+        return " ".join(state)
+
+
+class BatchSpan(IncrementalTimedAggregate[int, int, str]):
+    """The sum of rows and the start of their window: it reads no lifetime."""
+
+    name = "batch_span"
+    inputs: ClassVar = {"n": "int"}
+    result = "string"
+    properties = Properties(reads=("window",))
+
+    def begin(self) -> int:
+        return 0
+
+    def add(self, state: int, rows: Sequence[TimedRow[int]]) -> int:
+        return state + sum(one.row for one in rows)
+
+    def remove(self, state: int, rows: Sequence[TimedRow[int]]) -> int:
+        return state - sum(one.row for one in rows)
+
+    def compute(self, state: int, window: Window) -> str:
+        return f"{state} from {window.start}"
 
 
 def batch_queries(form: Form) -> Iterator[lt.Stream]:
     numbers, total, least = lt.count(lt.col.n), lt.sum(lt.col.n), lt.min(lt.col.x)
     of_user = lt.method_of(shown)(of=[lt.col.n, lt.col.x])
+    calls, span = lt.method_of(BatchCalls)(of=[lt.col.n, lt.col.x]), lt.method_of(BatchSpan)(of=[lt.col.n])
     for stream in (READINGS, READINGS.group_by("key")):
         yield stream.tumbling(5).agg(n=lt.count(), numbers=numbers, total=total, least=least, form=form)
         yield stream.hopping(7, 2).agg(n=lt.count(), numbers=numbers, total=total, least=least, form=form)
         yield stream.hopping(2, 5, offset=1).agg(y=of_user, form=form)
         yield stream.hopping(6, 3, since=4).agg(y=of_user, n=lt.count(), form=form)
+        yield stream.hopping(6, 3).agg(calls=calls, span=span, total=total, form=form)
 
 
 def random_delta(rng: Random, live: list[Change], now: int) -> Delta:

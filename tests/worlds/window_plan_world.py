@@ -10,7 +10,7 @@ from history_world import collect
 from module_world import CountsByValue, Distinct, Latest, Ranked, RunningCount, Spread, Total, Weighted, WeightedTotal
 
 from lmerge.temporal.changes import Change, Lifetime
-from lmerge.temporal.modules.functions import aggregate as declare
+from lmerge.temporal.modules.functions import aggregate_function
 from lmerge.temporal.modules.kinds import Aggregate, Operator, TimedOperator
 from lmerge.temporal.modules.properties import Properties, TimedRow, Window
 from lmerge.temporal.modules.registry import MODULES
@@ -23,7 +23,7 @@ from lmerge.wire.schema import SchemaLike
 EVERY_KIND = (Spread, Total, Weighted, WeightedTotal, Distinct, CountsByValue, Ranked, Latest)
 
 
-@declare()
+@aggregate_function()
 def middle(values: list[int], *, low: bool = True) -> int:
     """Return the value in the middle."""
     return sorted(values)[(len(values) - low) // 2]

@@ -33,7 +33,10 @@ Text = TypeVar("Text", bound=TextEnum)
 
 
 class IdleRule(TextEnum):
-    """What the stable point of an idle source follows: the ``clock`` of the run, or the ``others`` of its sources."""
+    """What the stable point of an idle source follows: the ``clock`` of the run, or the ``others`` of its sources.
+
+    The clock of a run at no pace shows microseconds since 1970, so a stream in other units follows the others.
+    """
 
     CLOCK = "clock"
     OTHERS = "others"
@@ -74,15 +77,21 @@ class Progress:
 
 
 def after(
-    delay: int, *, every: int = 0, events: int = 0, late: str = LatePolicy.DROP.value, idle_after_s: float | None = None
+    delay: int,
+    *,
+    every: int = 0,
+    events: int = 0,
+    late: str = LatePolicy.DROP.value,
+    idle_after_s: float | None = None,
+    idle: str = IdleRule.CLOCK.value,
 ) -> Progress:
     """Return the rule of a source whose events come at most ``delay`` out of order."""
-    return Progress(delay, every, events, _member(LatePolicy, late), idle_after_s)
+    return Progress(delay, every, events, _member(LatePolicy, late), idle_after_s, _member(IdleRule, idle))
 
 
-def in_order(*, every: int = 0, idle_after_s: float | None = None) -> Progress:
+def in_order(*, every: int = 0, idle_after_s: float | None = None, idle: str = IdleRule.CLOCK.value) -> Progress:
     """Return the rule of a source whose starts do not decrease. One that does ends the query."""
-    return Progress(0, every, 0, LatePolicy.FAIL, idle_after_s)
+    return Progress(0, every, 0, LatePolicy.FAIL, idle_after_s, _member(IdleRule, idle))
 
 
 class Chunk(NamedTuple):
@@ -128,6 +137,14 @@ class SourceReader(ABC):
         """Release what is open. ``chunks`` may end, or raise, after that."""
 
 
+class EndedReader(SourceReader):
+    """Reads a source of which a run before has taken all."""
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield nothing."""
+        return iter(())
+
+
 class SourceContext(NamedTuple):
     """What a source is opened with. ``may_skip``: to leave out events changes nothing about the others.
 
@@ -148,12 +165,14 @@ class PhysicalSource(ABC):
     """A source as it is declared. ``progress`` None: it declares its stable points, at the latest at its end.
 
     ``is_live``: the next item may take long to come, and other sources do not wait for it. ``counts_items``: its items
-    come again in the same order, so a restart passes over those of a chunk that were taken.
+    come again in the same order, so a restart passes over those of a chunk that were taken. ``can_seek``: a restart
+    goes on where the run before has stopped; otherwise what came meanwhile is lost.
     """
 
     kind: ClassVar[str]
     is_live: ClassVar[bool] = False
     counts_items: ClassVar[bool] = True
+    can_seek: ClassVar[bool] = True
 
     progress: Progress | None = None
 
@@ -161,6 +180,11 @@ class PhysicalSource(ABC):
     @abstractmethod
     def where(self) -> str:
         """Where its rows are, for messages."""
+
+    @property
+    def no_checkpoint(self) -> str:
+        """Why a run of this source cannot go on from a checkpoint, and what to do; empty: it can."""
+        return ""
 
     @abstractmethod
     def open(self, context: SourceContext, position: Position) -> SourceReader:

@@ -1,7 +1,8 @@
 """Sockets: a program that sends JSON lines, or batches of Arrow (IPC), over TCP. The reader connects to it.
 
 The stream ends when the program closes the connection; one that is lost ends the query with an error. A socket cannot
-seek. What was sent while this replica did not read is lost to it: a run that begins later declares ``join_at``.
+seek. What was sent while this replica did not read is lost to it: a run that begins later declares ``join_at``, and so
+does one that goes on from a checkpoint (``lmerge.replica.resuming``).
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class SocketSource(RowSource):
 
     is_live = True
     counts_items = False
+    can_seek = False
 
     address: str
 
@@ -44,6 +46,12 @@ class SocketSource(RowSource):
     @property
     def where(self) -> str:
         return self.address
+
+    @property
+    def no_checkpoint(self) -> str:
+        if self.time is not None:
+            return ""
+        return "a socket may send intervals again that a checkpoint has: start without one, with --join-at"
 
     def moved_to(self, place: str) -> SocketSource:
         return replace(self, address=place)

@@ -16,6 +16,7 @@ from lmerge.temporal.expressions.array_forms import array_of, exact_array, is_fl
 from lmerge.temporal.expressions.tree import UserFunction
 from lmerge.temporal.expressions.typed import EvaluationFailure, Site
 from lmerge.temporal.python_values import Converter, canonical_form, python_form
+from lmerge.temporal.user_code import is_interrupt
 from lmerge.wire.schema import Column
 
 
@@ -44,7 +45,9 @@ def _row_caller(function: UserFunction, types: tuple[Column, ...], site: Site) -
     def call_plain(*arguments: Any) -> Any:
         try:
             value = call(*arguments)
-        except Exception as error:
+        except BaseException as error:
+            if is_interrupt(error):
+                raise
             raise _raised(function, site, error) from error
         try:
             return result(value)
@@ -139,7 +142,9 @@ class RepeatedCaller(ColumnCaller):
             results.extend(map(call, *columns))  # keeps what came before an exception
             if len(results) < count:  # StopIteration would look like the end
                 raise StopIteration
-        except Exception as error:
+        except BaseException as error:
+            if is_interrupt(error):
+                raise
             self.canonical(results)  # a result that does not fit is an error of an earlier row
             raise BatchFailure.of(_raised(self._function, self._site, error), len(results)) from error
         return results
@@ -197,7 +202,9 @@ class VectorisedCaller(ColumnCaller):
                 results = list(results)
             length = len(results)
             finished = finish(results) if length == count else None
-        except Exception as error:
+        except BaseException as error:
+            if is_interrupt(error):
+                raise
             raise self._failed(_raised(self._function, self._site, error), count, self._culprit(arrays)) from error
         if length != count:
             problem = f"{_named(self._function)} returned {length} results for {count} rows"
@@ -216,7 +223,9 @@ class VectorisedCaller(ColumnCaller):
         for index in range(len(arrays[0])):
             try:
                 self._listed(self._function.function(*(array[index : index + 1] for array in arrays)))
-            except Exception:
+            except BaseException as error:
+                if is_interrupt(error):
+                    raise
                 return index
         return None
 
@@ -252,7 +261,7 @@ def _named(function: UserFunction) -> str:
     return f"function {function.name!r} version {function.version}"
 
 
-def _raised(function: UserFunction, site: Site, error: Exception) -> EvaluationFailure:
+def _raised(function: UserFunction, site: Site, error: BaseException) -> EvaluationFailure:
     return site.failure(f"{_named(function)} raised {type(error).__name__}: {error}")
 
 

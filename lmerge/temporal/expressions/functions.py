@@ -8,8 +8,8 @@
 
     readings.where(col.value < threshold(col.id))
 
-A plan in JSON has the name and the version, never the code. The process that runs the plan must have imported the
-module that declares the function.
+A plan in JSON has the name and the version, never the code. The process that reads it has imported the module that
+declares the function, or a package has declared the function as an entry point (``installed``).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any, Final, TypeAlias, get_args
 from lmerge.errors import UsageError
 from lmerge.temporal.errors import PlanError
 from lmerge.temporal.expressions.array_forms import Arrays
+from lmerge.temporal.expressions.installed import check_own_name, loaded
 from lmerge.temporal.expressions.surface import Expression, Operand, node_of
 from lmerge.temporal.expressions.tree import Nulls, UserCall, UserFunction
 from lmerge.temporal.expressions.typing_rules import type_of
@@ -39,6 +40,16 @@ class ScalarFunction:
 
     declared: UserFunction
 
+    @property
+    def module_name(self) -> str:
+        """The name by which plans call it."""
+        return self.declared.name
+
+    @property
+    def version(self) -> int:
+        """The version that plans record."""
+        return self.declared.version
+
     def __call__(self, *operands: Operand) -> Expression:
         count = len(self.declared.arguments)
         if len(operands) != count:
@@ -47,7 +58,7 @@ class ScalarFunction:
 
 
 class FunctionRegistry:
-    """Functions by name and version. A name and a version are declared once."""
+    """Functions by name and version: those of this process, and of packages. A name and a version are declared once."""
 
     def __init__(self) -> None:
         self._functions: dict[tuple[str, int], UserFunction] = {}
@@ -115,19 +126,33 @@ class FunctionRegistry:
         self._functions[function.name, function.version] = function
 
     def find(self, name: str, version: int) -> UserFunction:
-        """Return a function. Raises PlanError, which names the versions that are there."""
+        """Return a function; import the package that declares it, if none is here. Raises PlanError.
+
+        The message names the versions that are there.
+        """
         found = self._functions.get((name, version))
         if found is not None:
             return found
-        versions = sorted(number for other, number in self._functions if other == name)
+        versions = self.versions(name)
+        if version in versions:
+            return versions[version]
         if versions:
-            others = ", ".join(map(str, versions))
+            others = ", ".join(map(str, sorted(versions)))
             raise PlanError(f"function {name!r:.100} has no version {version!r:.20}; it is declared in {others}")
-        raise PlanError(f"there is no function {name!r:.100}; import the module that declares it")
+        raise PlanError(
+            f"the plan needs function {name!r:.100} version {version!r:.20}, which is not installed; "
+            "import the module that declares it, or install its package"
+        )
 
-    def all(self) -> list[UserFunction]:
-        """Return all functions, by name and version."""
-        return [self._functions[key] for key in sorted(self._functions)]
+    def versions(self, name: str) -> dict[int, UserFunction]:
+        """Return a function by its versions, after the import of the package that declares it. Raises PlanError."""
+        declared = loaded(name)
+        if isinstance(declared, ScalarFunction):
+            check_own_name(name, declared.module_name)
+        versions = {number: one for (other, number), one in self._functions.items() if other == name}
+        if isinstance(declared, ScalarFunction):
+            versions.setdefault(declared.version, declared.declared)
+        return versions
 
 
 def _type(declared: TypeLike) -> Column:

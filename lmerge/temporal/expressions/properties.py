@@ -6,10 +6,11 @@ below a join; and the expression over the input of a projection, for operators t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from lmerge.temporal.expressions.tree import ColumnReference, Node, Operation, UserCall, walk
+from lmerge.wire.schema import Schema
 
 
 def columns_read(node: Node) -> tuple[str, ...]:
@@ -25,6 +26,12 @@ def is_deterministic(node: Node) -> bool:
 def plain_column(node: Node) -> str | None:
     """Return the name of the column that an expression is, or None if it computes something."""
     return node.name if isinstance(node, ColumnReference) else None
+
+
+def places_of(nodes: Sequence[Node], schema: Schema) -> Sequence[int] | None:
+    """Return the places of the columns of ``schema`` that expressions are, or None if one computes something."""
+    names = [node.name for node in nodes if isinstance(node, ColumnReference)]
+    return [schema.names.index(name) for name in names] if len(names) == len(nodes) else None
 
 
 def conjuncts(predicate: Node) -> tuple[Node, ...]:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from lmerge.core.elements import INF, NEG_INF
 from lmerge.temporal.changes import Lifetime
+from lmerge.temporal.columns import RowBlock
 from lmerge.temporal.modules.arguments import Argument
 from lmerge.temporal.values import Values
 
@@ -24,6 +25,7 @@ class Accumulator(ABC):
     starts_only: bool = False
     reads_window: bool = False
     is_mergeable: bool = True
+    is_users: bool = False
 
     def __init__(self, identity: Hashable) -> None:
         self.identity: Final = (type(self), identity)
@@ -45,6 +47,10 @@ class Accumulator(ABC):
         for row in rows:
             state = self.add(state, Lifetime(row, NEG_INF, INF))
         return state
+
+    def add_block(self, state: Any, block: RowBlock) -> Any:
+        """Return the state with more rows, which came as columns."""
+        return self.add_rows(state, block.rows())
 
     @abstractmethod
     def remove(self, state: Any, event: Lifetime) -> Any:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from lmerge.temporal.changes import Lifetime
+from lmerge.temporal.columns import RowBlock
 from lmerge.temporal.errors import PlanError
 from lmerge.temporal.modules.aggregates import AccumulatedAggregate, WindowAggregate
 from lmerge.temporal.modules.arguments import Argument, column_argument
@@ -18,6 +19,7 @@ from lmerge.temporal.modules.calls import ModuleCalls, WindowContext
 from lmerge.temporal.modules.edge import ResultCheck
 from lmerge.temporal.modules.kinds import AggregateModule, Incremental, Mergeable, OperatorModule, UserModule
 from lmerge.temporal.modules.states import ModuleAccumulator, ModuleCell
+from lmerge.temporal.user_code import is_interrupt
 from lmerge.temporal.values import Values
 from lmerge.temporal.windows.kinds import WindowDescriptor
 from lmerge.temporal.windows.module import IncrementalModule, MergeableModule, ModuleState, WindowModule
@@ -25,6 +27,8 @@ from lmerge.temporal.windows.policies import Clip, Stamp
 from lmerge.wire.schema import Column, Schema
 
 NO_CONTEXT: Final = WindowContext()
+
+Declared = TypeVar("Declared", Column, Schema)
 
 
 def check_policies(module: UserModule, clip: Clip, stamp: Stamp) -> None:
@@ -50,7 +54,7 @@ def bind_aggregate_module(
     if module.input_schema() is None:
         raise PlanError(f"{module.shown} declares no inputs, which an aggregate needs")
     calls = ModuleCalls(module, arguments, context)
-    column = replace(module.result_column(calls.maker.inputs), name=result)
+    column = replace(_declared(module, module.result_column, calls), name=result)
     if calls.maker.skips:
         column = replace(column, nullable=True)
     if not isinstance(module, Incremental):
@@ -62,6 +66,18 @@ def bind_aggregate_module(
         return None if found is None else check.value(found[0], window)
 
     return AccumulatedAggregate(column, module.shown, kept, finish)
+
+
+def _declared(module: UserModule, results: Callable[[Schema], Declared], calls: ModuleCalls) -> Declared:
+    """Return the results that a module declares for the types of its inputs. Raises PlanError for what it raises."""
+    try:
+        return results(calls.maker.inputs)
+    except PlanError:
+        raise
+    except BaseException as error:
+        if is_interrupt(error):
+            raise
+        raise PlanError(f"{module.shown} cannot declare its results: {type(error).__name__}: {error}") from error
 
 
 def _in_a_list(value: Any) -> list[Any]:
@@ -83,7 +99,7 @@ def bind_operator_module(
     if arguments is None:
         arguments = [column_argument(schema, name, module.shown) for name in inputs.names]
     calls = ModuleCalls(module, arguments, context)
-    results, is_mergeable = module.results_schema(calls.maker.inputs), isinstance(module, Mergeable)
+    results, is_mergeable = _declared(module, module.results_schema, calls), isinstance(module, Mergeable)
     if not isinstance(module, Incremental):
         return UserOperator(module, calls, results)
     if not is_mergeable:
@@ -99,11 +115,17 @@ class UserAggregate(WindowAggregate):
         self._calls, self._check = calls, ResultCheck(module, [result])
         self.reads_events, self.starts_only = calls.reads_events, calls.starts_only
         self.reads_window = calls.reads_window
+        self.takes_blocks = calls.maker.block_columns is not None
 
     def over(self, events: Sequence[Lifetime], window: WindowDescriptor) -> Any:
         """Return the value; None if no row is for the module."""
         found = self._calls.over(events, window, _in_a_list)
         return None if found is None else self._check.value(found[0], window)
+
+    def over_blocks(self, blocks: Sequence[RowBlock], window: WindowDescriptor) -> Any:
+        """Return the value for events that came as columns."""
+        found = self._calls.over_blocks(blocks, window, _in_a_list)
+        return self._check.value(found[0], window)
 
 
 class UserOperator(WindowModule):
@@ -112,11 +134,17 @@ class UserOperator(WindowModule):
     def __init__(self, module: OperatorModule, calls: ModuleCalls, results: Schema) -> None:
         _adopt(self, module, calls)
         self.results = results
-        self._calls, self._checked = calls, _checker(module, results)
+        self._calls, self._check = calls, ResultCheck(module, results.columns)
+        self._checked = _checker(module, self._check)
+        self.takes_blocks = calls.maker.block_columns is not None
+
+    def compute_blocks(self, blocks: Sequence[RowBlock], window: WindowDescriptor) -> Sequence[Values]:
+        """Return the rows for events that came as columns."""
+        return self._checked(self._calls.over_blocks(blocks, window, self._check.listed), window)
 
     def compute(self, events: Sequence[Lifetime], window: WindowDescriptor) -> Sequence[Values] | Sequence[Lifetime]:
         """Return the rows, stamped if the module is time-sensitive."""
-        return self._checked(self._calls.over(events, window, list), window)
+        return self._checked(self._calls.over(events, window, self._check.listed), window)
 
 
 class UserStateOperator(IncrementalModule):
@@ -125,7 +153,8 @@ class UserStateOperator(IncrementalModule):
     def __init__(self, module: OperatorModule, calls: ModuleCalls, results: Schema) -> None:
         _adopt(self, module, calls)
         self.results = results
-        self._kept, self._checked = ModuleAccumulator(module, calls), _checker(module, results)
+        self._kept, self._check = ModuleAccumulator(module, calls), ResultCheck(module, results.columns)
+        self._checked = _checker(module, self._check)
 
     def begin(self) -> ModuleState:
         """Return the state of no events."""
@@ -145,7 +174,7 @@ class UserStateOperator(IncrementalModule):
 
     def result(self, state: ModuleState, window: WindowDescriptor) -> Sequence[Values] | Sequence[Lifetime]:
         """Bring the state up to date, and return its rows, stamped if the module is time-sensitive."""
-        return self._checked(self._kept.computed(state, window, list), window)
+        return self._checked(self._kept.computed(state, window, self._check.listed), window)
 
     def copied(self, state: ModuleState) -> ModuleState:
         """Return a state that changes independently."""
@@ -177,13 +206,12 @@ Checked: TypeAlias = Callable[["list[Any] | None", WindowDescriptor], "Sequence[
 
 def _adopt(adapter: WindowModule, module: OperatorModule, calls: ModuleCalls) -> None:
     """Give a module of windows the name of a user's module, and what it reads."""
-    adapter.shown, adapter.stamps = module.shown, module.is_timed
+    adapter.shown, adapter.stamps, adapter.is_users = module.shown, module.is_timed, True
     adapter.reads_events, adapter.starts_only = calls.reads_events, calls.starts_only
     adapter.reads_window = calls.reads_window
 
 
-def _checker(module: OperatorModule, results: Schema) -> Checked:
-    check = ResultCheck(module, results.columns)
+def _checker(module: OperatorModule, check: ResultCheck) -> Checked:
     if module.is_timed:
         return lambda found, window: [check.stamped(result, window) for result in found or ()]
     return lambda found, window: [check.row(result, window) for result in found or ()]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeAlias
 
 from lmerge.temporal.changes import Lifetime
+from lmerge.temporal.columns import RowBlock
 from lmerge.temporal.modules.accumulators import Accumulator
 from lmerge.temporal.values import Values, order_key
 from lmerge.temporal.windows.kinds import WindowDescriptor
@@ -31,6 +32,7 @@ class WindowAggregate(ABC):
     reads_events = False
     starts_only = False
     reads_window = False
+    takes_blocks = False
 
     def __init__(self, result: Column, shown: str) -> None:
         self.result = result
@@ -43,6 +45,10 @@ class WindowAggregate(ABC):
         Raises ModuleViolation, which names the aggregate and the window.
         """
 
+    def over_blocks(self, blocks: Sequence[RowBlock], window: WindowDescriptor) -> Any:
+        """Return what ``over`` returns for events that came as columns. Only with ``takes_blocks``."""
+        raise NotImplementedError
+
 
 class AccumulatedAggregate(WindowAggregate):
     """An aggregate from the state of an accumulator. ``finish`` raises ModuleViolation."""
@@ -53,12 +59,20 @@ class AccumulatedAggregate(WindowAggregate):
         self.finish = finish
         self.reads_events, self.starts_only = accumulator.reads_events, accumulator.starts_only
         self.reads_window = accumulator.reads_window
+        self.takes_blocks = not accumulator.reads_events
 
     def over(self, events: Sequence[Lifetime], window: WindowDescriptor) -> Any:
         """Return the result, by adding every event."""
         state = self.accumulator.begin()
         for event in events:
             state = self.accumulator.add(state, event)
+        return self.finish(state, window)
+
+    def over_blocks(self, blocks: Sequence[RowBlock], window: WindowDescriptor) -> Any:
+        """Return the result, by adding every block."""
+        state = self.accumulator.begin()
+        for block in blocks:
+            state = self.accumulator.add_block(state, block)
         return self.finish(state, window)
 
 
@@ -76,6 +90,7 @@ class AggregateSet(WindowModule):
 
     def __init__(self, aggregates: Sequence[WindowAggregate], schema: Schema) -> None:
         self._aggregates = aggregates
+        self.takes_blocks = all(one.takes_blocks for one in aggregates)
         self._key = order_key(schema)
         self.shown, self.reads_events, self.starts_only, self.reads_window = _facts(aggregates)
 
@@ -89,6 +104,10 @@ class AggregateSet(WindowModule):
         orders = [by_start if one.starts_only else events if one.reads_events else by_row for one in self._aggregates]
         return [tuple(one.over(ordered, window) for one, ordered in zip(self._aggregates, orders, strict=True))]
 
+    def compute_blocks(self, blocks: Sequence[RowBlock], window: WindowDescriptor) -> Sequence[Values]:
+        """Return one row, as ``compute`` for events that came as columns."""
+        return [tuple(one.over_blocks(blocks, window) for one in self._aggregates)]
+
 
 class AggregateList(IncrementalModule):
     """Aggregates from states. The state of a window is a list, with one for each distinct accumulator."""
@@ -101,6 +120,7 @@ class AggregateList(IncrementalModule):
             before = kept.get(accumulator.identity)
             kept[accumulator.identity] = accumulator if before is None else before.joined(accumulator)
         self._kept = list(kept.values())
+        self.is_users = any(accumulator.is_users for accumulator in self._kept)
         self._adds = [accumulator.add for accumulator in self._kept]
         self._removes = [accumulator.remove for accumulator in self._kept]
         places = list(kept)
@@ -124,6 +144,10 @@ class AggregateList(IncrementalModule):
     def add_rows(self, state: ModuleState, rows: Sequence[Values]) -> ModuleState:
         """Add rows to every state."""
         return [one.add_rows(part, rows) for one, part in zip(self._kept, state, strict=True)]
+
+    def add_block(self, state: ModuleState, block: RowBlock) -> ModuleState:
+        """Add rows as columns to every state."""
+        return [one.add_block(part, block) for one, part in zip(self._kept, state, strict=True)]
 
     def remove(self, state: ModuleState, event: Lifetime) -> ModuleState:
         """Remove an event from every state."""

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from lmerge.temporal.changes import Lifetime
+from lmerge.temporal.columns import RowBlock
 from lmerge.temporal.errors import PlanError
 from lmerge.temporal.modules.arguments import Argument
-from lmerge.temporal.modules.edge import Given, RowMaker, guarded
+from lmerge.temporal.modules.edge import BlockRows, Given, RowMaker, guarded
 from lmerge.temporal.modules.kinds import UserModule
 from lmerge.temporal.modules.properties import Window
 from lmerge.temporal.python_values import python_form
@@ -58,6 +59,11 @@ class ModuleCalls:
         else:
             given = self.maker.given_of_rows([event.row for event in events])
         return self.computed(self.maker.rows(given), window, events, finish) if given or self.takes_empty else None
+
+    def over_blocks(self, blocks: Sequence[RowBlock], window: WindowDescriptor, finish: Callable[[Any], Any]) -> Any:
+        """Return what ``over`` returns for events that came as columns."""
+        given = BlockRows(self.maker, blocks)
+        return self.computed(self.maker.rows(given), window, given, finish)
 
     def computed(
         self, given: Any, window: WindowDescriptor, events: Sequence[Given], finish: Callable[[Any], Any]

@@ -2,11 +2,11 @@
 
 ::
 
-    @aggregate()
+    @aggregate_function()
     def spread(values: list[float]) -> float:
         return max(values) - min(values)
 
-    @aggregate(inputs={"value": "decimal(2)", "weight": "int"}, result="float?", columns="numpy")
+    @aggregate_function(inputs={"value": "decimal(2)", "weight": "int"}, result="float?", columns="numpy")
     def weighted(values, weights, *, power: int = 1): ...
 
 A function gets one column for each input: a list, or an array of NumPy or Arrow if it declares that. Parameters are its
@@ -23,7 +23,7 @@ from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
 from lmerge.errors import UsageError
 from lmerge.temporal.errors import PlanError
-from lmerge.temporal.expressions.array_forms import Arrays, array_of
+from lmerge.temporal.expressions.array_forms import Arrays
 from lmerge.temporal.modules.kinds import Aggregate
 from lmerge.temporal.modules.properties import Properties
 from lmerge.wire.schema import Column, Schema, SchemaLike, parse_schema
@@ -50,7 +50,8 @@ class FunctionAggregate(Aggregate[Any, Any]):
         columns: Arrays = "list",
         parameters: Mapping[str, Any] | None = None,
     ) -> None:
-        self._function, self._inputs, self._result, self._columns = function, inputs, result, columns
+        self._function, self._inputs, self._result, self._form = function, inputs, result, columns
+        self.columns = columns
         self.parameters = dict(parameters or {})
         self.__doc__ = function.__doc__
 
@@ -65,7 +66,7 @@ class FunctionAggregate(Aggregate[Any, Any]):
 
     def given(self, **parameters: Any) -> FunctionAggregate:
         """Return the aggregate with parameters."""
-        found = FunctionAggregate(self._function, self._inputs, self._result, self._columns, parameters)
+        found = FunctionAggregate(self._function, self._inputs, self._result, self._form, parameters)
         found.name, found.version, found.properties = self.name, self.version, self.properties
         return found
 
@@ -77,16 +78,13 @@ class FunctionAggregate(Aggregate[Any, Any]):
         """Return the type of the result."""
         return self._result
 
-    def compute(self, rows: Sequence[Any]) -> Any:
-        """Return what the function returns for the columns of the rows."""
-        columns = (
-            [list(rows)] if len(self._inputs.columns) == 1 else [list(column) for column in zip(*rows, strict=True)]
-        )
-        arrays = [array_of(self._columns, *pair) for pair in zip(columns, self._inputs.columns, strict=True)]
-        return self._function(*arrays, **self.parameters)
+    def compute(self, rows: Any) -> Any:
+        """Return what the function returns for columns."""
+        columns = (rows,) if len(self._inputs.columns) == 1 else rows
+        return self._function(*columns, **self.parameters)
 
 
-def aggregate(
+def aggregate_function(
     *,
     inputs: SchemaLike | None = None,
     result: str | None = None,

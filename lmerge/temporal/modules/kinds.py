@@ -16,6 +16,10 @@ A row is the value, for a module with one input, else a named tuple of the input
 in that of their arrival. A row in which an input is missing that may not be is not given to the module; an aggregate
 without rows is missing. NaN is a float like others. States are changed or returned: what ``add`` and ``remove`` return
 is the state from then on. Rows that come and go between two results are in neither.
+
+A module that declares ``columns`` gets an array for each input where others get rows, in the same order: the array, or
+a named tuple of them if it has several inputs. A time-sensitive one gets ``TimedColumns``. Operators can return columns
+whatever they get: a mapping of arrays or lists by name, or a list of arrays; or ``StampedColumns``.
 """
 
 from __future__ import annotations
@@ -24,11 +28,13 @@ import copy
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, Literal, TypeVar
 
 from lmerge.temporal.errors import PlanError
 from lmerge.temporal.modules.properties import Properties, Results, TimedResults, TimedRow, Window
 from lmerge.wire.schema import Column, Schema, SchemaLike, parse_schema
+
+ROWS: Final = "rows"
 
 Row = TypeVar("Row")
 State = TypeVar("State")
@@ -40,12 +46,14 @@ class UserModule:
 
     ``name``: the class's name in small letters, if it is not set. ``version``: a number from 1. A plan records it, and
     a snapshot of another version is refused. ``inputs``: the columns that it takes, by type. Without them an operator
-    takes the rows of any stream.
+    takes the rows of any stream. ``columns``: "numpy", "arrow" or "list" for a module that gets columns, and no rows.
+    In arrays of NumPy numbers and truth values that cannot be missing are as they are, and other values are objects.
     """
 
     name: str = ""
     version: int = 1
     inputs: ClassVar[SchemaLike | None] = None
+    columns: Literal["rows", "list", "numpy", "arrow"] = ROWS
     properties: Properties = Properties()
 
     is_timed: ClassVar[bool] = False

@@ -17,6 +17,7 @@ from lmerge.temporal.windows.kinds import WindowKind
 T = TypeVar("T")
 
 TIMES: Final = ("start", "end", "window")
+CLIPPED: Final = ("start", "end")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +51,10 @@ class Properties:
     deterministic: bool = True
 
     def __post_init__(self) -> None:
-        for what, times in (("reads", self.reads), ("needs", self.needs)):
-            unknown = [one for one in times if one not in TIMES]
+        for what, times, there in (("reads", self.reads, TIMES), ("needs", self.needs, CLIPPED)):
+            unknown = [one for one in times if one not in there]
             if unknown or isinstance(times, str):
-                raise PlanError(f"a module that {what} {times!r:.64}: what there is are {', '.join(TIMES)}")
+                raise PlanError(f"a module that {what} {times!r:.64}: what there is are {', '.join(there)}")
         unread = [one for one in self.needs if one not in self.reads]
         if unread:
             raise PlanError(f"a module needs {unread[0]}, which it does not read")
@@ -87,6 +88,27 @@ class Stamped:
 
 
 @dataclass(slots=True)
+class TimedColumns:
+    """The rows of a time-sensitive module as columns. ``columns``: of the only input, or a named tuple of several.
+
+    ``start``, ``end``: the times of the rows, clipped as the query has it; None if the module does not read them.
+    """
+
+    columns: Any
+    start: Any = None
+    end: Any = None
+
+
+@dataclass(slots=True)
+class StampedColumns:
+    """Results as columns, with lifetimes of their own. ``columns``: by name, or in the order of the results."""
+
+    columns: Mapping[str, Any] | Sequence[Any]
+    start: Any
+    end: Any
+
+
+@dataclass(slots=True)
 class Window:
     """A window: its ends, its kind, and the values of its group's columns."""
 
@@ -102,6 +124,9 @@ class Window:
 ResultRow: TypeAlias = Mapping[str, Any] | Sequence[Any]
 """A row of an operator's results: by name, or in the order of its columns."""
 
-Results: TypeAlias = Iterable[ResultRow]
-TimedResults: TypeAlias = Iterable["ResultRow | Stamped"]
-"""Rows that are not stamped have the window's lifetime (IV.C)."""
+ResultColumns: TypeAlias = Mapping[str, Any]
+"""The columns of an operator's results by name, of equal lengths."""
+
+Results: TypeAlias = "Iterable[ResultRow] | ResultColumns"
+TimedResults: TypeAlias = "Iterable[ResultRow | Stamped] | ResultColumns | StampedColumns"
+"""What is not stamped has the window's lifetime (IV.C)."""

@@ -1,86 +1,55 @@
-"""Modules by name (M12).
+"""Modules by name (M12): those that packages declare (``expressions.installed``), and those that are registered.
 
-A package declares its modules as entry points of the group ``lmerge.modules``::
-
-    [project.entry-points."lmerge.modules"]
-    my_average = "my_package.modules:MyAverage"
-
-The value is a class derived from one of the eight kinds, or a function under ``aggregate``. It is imported when the
-module is used or described, and not before. Tests and notebooks register modules by a call. A name stands for one
-module: two of one name, or one with the name of a built-in aggregate, are an error that names where both come from.
+A module of windows is a class derived from one of the eight kinds, or a function under ``aggregate_function``; a
+function under ``scalar_function`` is called by expressions. Tests and notebooks register modules of windows by a call.
+A name stands for one module: two of one name, or one with the name of an aggregate that comes with lmerge, are an error
+that names where both come from.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final, TypeAlias
 
 from lmerge.temporal.errors import PlanError
+from lmerge.temporal.expressions.functions import FUNCTIONS, FunctionRegistry, ScalarFunction
+from lmerge.temporal.expressions.installed import GROUP, check_own_name, check_unique, installed, loaded, origins
 from lmerge.temporal.modules.adapters import NO_CONTEXT, bind_aggregate_module
 from lmerge.temporal.modules.aggregates import WindowAggregate
 from lmerge.temporal.modules.arguments import Argument, column_argument
 from lmerge.temporal.modules.builtin import BUILTIN_AGGREGATES, bind_aggregate
 from lmerge.temporal.modules.calls import WindowContext
 from lmerge.temporal.modules.functions import FunctionAggregate
-from lmerge.temporal.modules.kinds import AggregateModule, Incremental, Mergeable, OperatorModule, UserModule
-from lmerge.wire.schema import Schema, parse_schema
-
-GROUP: Final = "lmerge.modules"
+from lmerge.temporal.modules.kinds import AggregateModule, OperatorModule, UserModule
+from lmerge.temporal.user_code import is_interrupt
+from lmerge.wire.schema import Schema
 
 Declared: TypeAlias = "type[UserModule] | FunctionAggregate"
-"""What an entry point or a registration has."""
-
-
-@dataclass(frozen=True)
-class DescribedParameter:
-    """A parameter: its type as it is annotated, and its default as text; None: it must be given."""
-
-    name: str
-    type: str
-    default: str | None
-
-
-@dataclass(frozen=True)
-class ModuleDescription:
-    """What there is to learn about a module. ``kind``: such as "aggregate, incremental". ``origin``: where it is from.
-
-    ``inputs`` is "any" if an operator takes all rows. ``results`` is "depends on the inputs" where that is so.
-    """
-
-    name: str
-    version: int
-    kind: str
-    summary: str
-    inputs: str
-    results: str
-    parameters: tuple[DescribedParameter, ...]
-    properties: tuple[str, ...]
-    origin: str
+"""A module of windows, as a package or a registration declares it."""
 
 
 class ModuleRegistry:
-    """The modules that are installed, and those that are registered."""
+    """The modules that are installed, and those that are registered. ``functions``: those of this process."""
 
-    def __init__(self) -> None:
+    def __init__(self, functions: FunctionRegistry = FUNCTIONS) -> None:
         self._registered: dict[str, Declared] = {}
+        self._functions = functions
 
     def register(self, declared: Declared, name: str | None = None) -> None:
         """Make a module known by a name, its own if none is given. Raises PlanError if the name is taken."""
         if not _is_module(declared):
             raise PlanError(f"{declared!r:.64} is no module: derive a class from a kind, or declare a function")
-        found = name or _own_name(declared)
-        origins = self._origins(found)
-        if origins:
-            raise PlanError(f"a module {found!r:.64} is there already: {', '.join(origins)}")
+        found = name or own_name(declared)
+        taken = self.origins(found)
+        if taken:
+            raise PlanError(f"a module {found!r:.64} is there already: {', '.join(taken)}")
         self._registered[found] = declared
 
     def named(self, declared: Declared) -> str:
         """Return the name of a module, registered now if no package declares it. Raises PlanError if it is taken."""
-        name = _own_name(declared)
-        if self._origins(name) and name not in BUILTIN_AGGREGATES and self.find(name) is declared:
+        name = own_name(declared)
+        if self.origins(name) and name not in BUILTIN_AGGREGATES and self.find(name) is declared:
             return name
         self.register(declared)
         return name
@@ -90,27 +59,41 @@ class ModuleRegistry:
         self._registered.pop(name, None)
 
     def names(self) -> list[str]:
-        """Return the names of all modules, in order. Imports none. Raises PlanError if two have one name."""
-        names = {*self._registered, *(found.name for found in entry_points(group=GROUP))}
-        for name in sorted(names):
-            self._one_origin(name)
-        return sorted(names)
+        """Return the names of all that packages declare and that is registered, in order. Imports nothing."""
+        return sorted({*self._registered, *installed()})
 
     def find(self, name: str) -> Declared:
-        """Import and return what is declared under a name. Raises PlanError if there is none, or several."""
-        self._one_origin(name)
+        """Import and return the module of windows of a name. Raises PlanError if there is none, or several."""
+        found = self.declared(name)
+        if isinstance(found, ScalarFunction):
+            raise PlanError(f"{name!r:.64} is a function of rows: expressions call it, and not windows")
+        return found
+
+    def declared(self, name: str) -> Declared | ScalarFunction:
+        """Import and return what is declared under a name. Raises PlanError if there is nothing, or several."""
+        check_unique(name, self.origins(name))
         if name in self._registered:
             return self._registered[name]
-        for found in entry_points(group=GROUP, name=name):
-            return _loaded(found)
-        names = ", ".join(self.names()) or "none: no installed package declares one"
-        raise PlanError(f"there is no module {name!r:.64}; there are {names}")
+        found = loaded(name)
+        if found is None:
+            versions = self._functions.versions(name)
+            if versions:
+                return ScalarFunction(versions[max(versions)])
+            names = ", ".join(self.names()) or "none: no installed package declares one"
+            raise PlanError(f"there is no module {name!r:.64}; there are {names}")
+        if not _is_module(found) and not isinstance(found, ScalarFunction):
+            raise PlanError(f"the entry point {name} of {GROUP} is no module: {origins(name)[0]}")
+        result: Declared | ScalarFunction = found  # type: ignore[assignment]  # as _is_module has it
+        check_own_name(name, own_name(result))
+        return result
 
     def module(self, name: str, parameters: Mapping[str, Any] | None = None, version: int | None = None) -> UserModule:
         """Return a module with parameters. ``version``: what a plan has recorded.
 
-        Raises PlanError if another version is installed, or for a parameter that does not fit.
+        Raises PlanError if it is not installed in that version, or for a parameter that does not fit.
         """
+        if version is not None and not self.origins(name):
+            raise PlanError(f"the plan needs module {name!r:.64} version {version}, which is not installed")
         declared = self.find(name)
         if version is not None and version != declared.version:
             raise PlanError(f"the plan needs module {name!r} version {version}, and version {declared.version} is here")
@@ -118,39 +101,21 @@ class ModuleRegistry:
         module.name = name
         return module
 
-    def describe(self, name: str) -> ModuleDescription:
-        """Return what a module declares. Raises PlanError as ``find``."""
-        declared = self.find(name)
-        summary = (inspect.getdoc(declared) or "").partition("\n")[0]
-        inputs = declared.input_schema() if isinstance(declared, FunctionAggregate) else _class_inputs(declared)
-        return ModuleDescription(
-            name,
-            declared.version,
-            kind_of(declared),
-            summary,
-            inputs if isinstance(inputs, str) else str(inputs),
-            _results(declared),
-            tuple(_described(one) for one in _signature(declared).parameters.values()),
-            tuple(declared.properties.describe()),
-            self._one_origin(name),
-        )
+    def recorded_version(self, name: str) -> int | None:
+        """Return the version that a plan records of an aggregate; None if it comes with lmerge, or is not there."""
+        is_own = name in BUILTIN_AGGREGATES or not self.origins(name)
+        return None if is_own else self.find(name).version
 
-    def _one_origin(self, name: str) -> str:
-        origins = self._origins(name)
-        if len(origins) > 1:
-            raise PlanError(f"the name of module {name!r:.64} is not unique: {', '.join(origins)}")
-        return origins[0] if origins else ""
-
-    def _origins(self, name: str) -> list[str]:
+    def origins(self, name: str) -> list[str]:
         """Return where modules of a name come from."""
         found = ["it comes with lmerge"] if name in BUILTIN_AGGREGATES else []
         found += ["it is registered"] if name in self._registered else []
-        return found + sorted({_origin(one) for one in entry_points(group=GROUP, name=name)})
+        return found + origins(name)
 
 
 def constructed(name: str, declared: Declared, parameters: Mapping[str, Any]) -> UserModule:
     """Return a module with parameters. Raises PlanError, which names the parameter that does not fit."""
-    signature = _signature(declared)
+    signature = signature_of(declared)
     shown = f"module {name!r}"
     unknown = [key for key in parameters if key not in signature.parameters]
     if unknown:
@@ -164,18 +129,24 @@ def constructed(name: str, declared: Declared, parameters: Mapping[str, Any]) ->
         if not _is_plain(value):
             raise PlanError(f"{shown}: parameter {key!r:.64} is {value!r:.64}, which a plan cannot record")
     try:
-        return declared.given(**parameters) if isinstance(declared, FunctionAggregate) else declared(**parameters)
-    except Exception as error:
+        made = declared.given(**parameters) if isinstance(declared, FunctionAggregate) else declared(**parameters)
+        made.input_schema()  # what is declared, or computed from the parameters
+        return made
+    except BaseException as error:
+        if is_interrupt(error):
+            raise
         given = ", ".join(f"{key}={value!r:.64}" for key, value in parameters.items())
         raise PlanError(f"{shown} cannot be made with ({given}): {type(error).__name__}: {error}") from error
 
 
-def kind_of(declared: Declared) -> str:
-    """Return the kind of a module as text."""
-    found = declared if isinstance(declared, type) else type(declared)
-    kind = ["aggregate" if issubclass(found, AggregateModule) else "operator"]
-    kind += ["time-sensitive"] * found.is_timed + ["incremental"] * issubclass(found, Incremental)
-    return ", ".join(kind + ["mergeable"] * issubclass(found, Mergeable))
+def own_name(declared: Declared | ScalarFunction) -> str:
+    """Return the name of a module, whatever it is registered as."""
+    return declared.name_of_class() if isinstance(declared, type) else declared.module_name
+
+
+def signature_of(declared: Declared) -> inspect.Signature:
+    """Return the parameters of a module."""
+    return declared.signature if isinstance(declared, FunctionAggregate) else inspect.signature(declared)
 
 
 def _is_module(declared: object) -> bool:
@@ -183,49 +154,6 @@ def _is_module(declared: object) -> bool:
         return True
     is_kind = isinstance(declared, type) and issubclass(declared, (AggregateModule, OperatorModule))
     return is_kind and not inspect.isabstract(declared)
-
-
-def _own_name(declared: Declared) -> str:
-    return declared.module_name if isinstance(declared, FunctionAggregate) else declared.name_of_class()
-
-
-def _loaded(found: EntryPoint) -> Declared:
-    try:
-        declared = found.load()
-    except Exception as error:
-        raise PlanError(f"module {found.name!r} cannot be imported from {found.value}: {error}") from error
-    if not _is_module(declared):
-        raise PlanError(f"the entry point {found.name} of {GROUP} is no module: {found.value}")
-    result: Declared = declared
-    return result
-
-
-def _origin(found: EntryPoint) -> str:
-    package = "" if found.dist is None else f" of {found.dist.name} {found.dist.version}"
-    return f"{found.value}{package}"
-
-
-def _signature(declared: Declared) -> inspect.Signature:
-    return declared.signature if isinstance(declared, FunctionAggregate) else inspect.signature(declared)
-
-
-def _class_inputs(declared: type[UserModule]) -> str:
-    return "any" if declared.inputs is None else str(parse_schema(declared.inputs))
-
-
-def _results(declared: Declared) -> str:
-    if isinstance(declared, FunctionAggregate):
-        return declared.result_column(declared.input_schema()).describe()
-    if issubclass(declared, AggregateModule):
-        return declared.result or "depends on the inputs"
-    results = declared.results if issubclass(declared, OperatorModule) else None
-    return "depends on the inputs" if results is None else str(parse_schema(results))
-
-
-def _described(parameter: inspect.Parameter) -> DescribedParameter:
-    empty = inspect.Parameter.empty
-    kind = "any" if parameter.annotation is empty else inspect.formatannotation(parameter.annotation).strip("'\"")
-    return DescribedParameter(parameter.name, kind, None if parameter.default is empty else repr(parameter.default))
 
 
 def _is_plain(value: object) -> bool:
@@ -255,7 +183,7 @@ def bind_call(
     """
     if name in BUILTIN_AGGREGATES and version is None:
         return bind_aggregate(name, arguments or (), parameters, result, schema)
-    if name not in modules.names():
+    if version is None and not modules.origins(name):
         names = ", ".join([*BUILTIN_AGGREGATES, *modules.names()])
         raise PlanError(f"there is no aggregate {name!r:.64}; there are {names}")
     module = modules.module(name, parameters, version)

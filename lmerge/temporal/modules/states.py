@@ -12,10 +12,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from lmerge.temporal.changes import Lifetime
+from lmerge.temporal.columns import RowBlock
 from lmerge.temporal.errors import PlanError
 from lmerge.temporal.modules.accumulators import Accumulator
 from lmerge.temporal.modules.calls import ModuleCalls
-from lmerge.temporal.modules.edge import Given, guarded
+from lmerge.temporal.modules.edge import BlockRows, Given, RowMaker, guarded
 from lmerge.temporal.modules.kinds import Incremental, Mergeable, UserModule
 from lmerge.temporal.values import Values
 from lmerge.temporal.windows.kinds import WindowDescriptor
@@ -25,20 +26,27 @@ PENDING_MAX: Final = 1024
 
 
 class ModuleCell:
-    """The state of a module in one window, of ``rows`` rows. ``come``, ``gone``: what waits to be added and removed."""
+    """The state of a module in one window, of ``rows`` rows. ``come``, ``gone``: what waits to be added and removed.
 
-    __slots__ = ("come", "gone", "rows", "state")
+    ``blocks``: what waits to be added as well, and is there as columns.
+    """
+
+    __slots__ = ("blocks", "come", "gone", "rows", "state")
 
     def __init__(self, state: Any, rows: int = 0) -> None:
         self.state = state
         self.rows = rows
         self.come: list[Given] = []
         self.gone: list[Given] = []
+        self.blocks: list[RowBlock] = []
 
-    def taken(self) -> tuple[list[Given], list[Given]]:
+    def taken(self, maker: RowMaker) -> tuple[Sequence[Given], Sequence[Given]]:
         """Return what waits, less what has come and gone, and let nothing wait."""
-        come, gone = self.come, self.gone
-        self.come, self.gone = [], []
+        come, gone, blocks = self.come, self.gone, BlockRows(maker, self.blocks)
+        self.come, self.gone, self.blocks = [], [], []
+        if not (come or gone):
+            return blocks, ()
+        come += blocks.listed()
         if come and gone:
             came, went = Counter(come), Counter(gone)
             come, gone = list((came - went).elements()), list((went - came).elements())
@@ -47,6 +55,8 @@ class ModuleCell:
 
 class ModuleAccumulator(Accumulator):
     """Keeps the states of a module. Raises ModuleViolation for whatever the module raises."""
+
+    is_users = True
 
     def __init__(self, module: UserModule, calls: ModuleCalls) -> None:
         super().__init__((id(module), calls.arguments))
@@ -73,6 +83,13 @@ class ModuleAccumulator(Accumulator):
         state.come += self._calls.maker.given_of_rows(rows)
         return self._bounded(state)
 
+    def add_block(self, state: ModuleCell, block: RowBlock) -> ModuleCell:
+        """Let rows wait to be added that came as columns."""
+        if self._calls.maker.block_columns is None:
+            return self.add_rows(state, block.rows())
+        state.blocks.append(block)
+        return self._bounded(state)
+
     def remove(self, state: ModuleCell, event: Lifetime) -> ModuleCell:
         """Let an event wait to be removed."""
         given = self._calls.maker.given(event)
@@ -81,14 +98,15 @@ class ModuleAccumulator(Accumulator):
         return self._bounded(state)
 
     def _bounded(self, cell: ModuleCell) -> ModuleCell:
-        return self.settled(cell) if len(cell.come) + len(cell.gone) > PENDING_MAX else cell
+        waiting = len(cell.come) + len(cell.gone) + sum(map(len, cell.blocks))
+        return self.settled(cell) if waiting > PENDING_MAX else cell
 
     def settled(self, cell: ModuleCell, where: str = "") -> ModuleCell:
         """Bring a state up to date. ``where``: in which window, for messages."""
-        self._settle(cell, *cell.taken(), where)
+        self._settle(cell, *cell.taken(self._calls.maker), where)
         return cell
 
-    def _settle(self, cell: ModuleCell, come: list[Given], gone: list[Given], where: str) -> None:
+    def _settle(self, cell: ModuleCell, come: Sequence[Given], gone: Sequence[Given], where: str) -> None:
         if come:
             cell.state = self._changed(cell, self._module.add, come, where)
             cell.rows += len(come)
@@ -96,31 +114,30 @@ class ModuleAccumulator(Accumulator):
             cell.state = self._changed(cell, self._module.remove, gone, where)
             cell.rows -= len(gone)
 
-    def _changed(self, cell: ModuleCell, change: Any, given: list[Given], where: str) -> Any:
+    def _changed(self, cell: ModuleCell, change: Any, given: Sequence[Given], where: str) -> Any:
         rows = self._calls.maker.rows(given)
         return guarded(self._module.shown, where, given, lambda: change(cell.state, rows))
 
     def computed(self, cell: ModuleCell, window: WindowDescriptor, finish: Callable[[Any], Any]) -> Any:
         """Return ``finish`` of what the module computes from a state, brought up to date; None if no row is in it."""
-        come, gone = cell.taken()
+        come, gone = cell.taken(self._calls.maker)
         if come or gone:
             self._settle(cell, come, gone, f" in window {window}")
         is_given = cell.rows or self._calls.takes_empty
-        return self._calls.computed(cell.state, window, come + gone, finish) if is_given else None
+        events = come if not gone else [*come, *gone]
+        return self._calls.computed(cell.state, window, events, finish) if is_given else None
 
     def merge(self, state: ModuleCell, other: ModuleCell) -> ModuleCell:
-        """Merge the states, and let wait what waits in either."""
-        module = self._module
+        """Merge the states; ``other`` is brought up to date, so that it is only once, however often it is merged."""
+        module, other = self._module, self.settled(other)
         state.state = guarded(module.shown, "", (), lambda: module.merge(state.state, other.state))
         state.rows += other.rows
-        state.come += other.come
-        state.gone += other.gone
         return state
 
     def copied(self, state: ModuleCell) -> ModuleCell:
         """Return a state that changes independently."""
         cell = ModuleCell(guarded(self._module.shown, "", (), lambda: self._module.copied(state.state)), state.rows)
-        cell.come, cell.gone = [*state.come], [*state.gone]
+        cell.come, cell.gone, cell.blocks = [*state.come], [*state.gone], [*state.blocks]
         return cell
 
     def state_of(self, state: ModuleCell) -> list[Any]:

@@ -23,7 +23,7 @@ from lmerge.wire.schema import Column, Schema
 _DIRECT = frozenset(("bool", "int", "string", "bytes", "float"))
 
 
-def column_inserts(source: SourceNode, rows: Any, vs: str, ve: str, stable: int | None) -> ColumnBatch | None:
+def column_inserts(source: SourceNode, rows: Any, vs: str, ve: str | None, stable: int | None) -> ColumnBatch | None:
     """Return a batch of inserts with the rows of a table or record batch, or None if it is refused.
 
     ``vs``, ``ve``: the columns of times, as in ``collect_arrow``; ``stable``: behind the inserts.
@@ -57,7 +57,7 @@ def _one_batch(rows: Any) -> Any:
     return batches[0] if len(batches) == 1 else None
 
 
-def _times(source: SourceNode, rows: Any, vs: str, ve: str) -> Any:
+def _times(source: SourceNode, rows: Any, vs: str, ve: str | None) -> Any:
     """Return start and end of each row, or None if they are no lifetimes of the source, or no int64."""
     is_point = source.shape is SourceShape.POINT
     if vs not in rows.schema.names:
@@ -65,7 +65,7 @@ def _times(source: SourceNode, rows: Any, vs: str, ve: str) -> Any:
     starts = rows.column(vs)
     if starts.type != pa.int64() or starts.null_count or pc.max(starts).as_py() == INF:
         return None
-    if ve in rows.schema.names:
+    if ve is not None and ve in rows.schema.names:
         ends = rows.column(ve)
     elif is_point:
         ends = pc.add(starts, 1)

@@ -19,7 +19,7 @@ from lmerge.temporal.plan.joins import AsOfJoinNode, JoinNode, PairingNode
 from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.plan.ranking import TopNode
 from lmerge.temporal.plan.shaping import CleanseNode, CoalesceNode, EdgesNode
-from lmerge.temporal.plan.spans import FilterNode, LifetimeNode, SelectNode, SpanNode, UnionNode
+from lmerge.temporal.plan.spans import FilterNode, LifetimeNode, RowNode, SelectNode, SpanNode, UnionNode
 from lmerge.temporal.plan.windows import AggregateNode
 
 Description: TypeAlias = "dict[str, Any]"
@@ -48,6 +48,8 @@ def _part(node: PlanNode) -> tuple[str, Any, Any] | None:
     """Return a part of a chain: what it does, with what, and the rows that it gives if they are others."""
     if isinstance(node, LifetimeNode):
         return node.alteration, node.amount, None
+    if isinstance(node, RowNode) and not node.is_plain:
+        return None  # rows one by one
     if isinstance(node, FilterNode):
         predicate = native_expressions(node.bound, node.input_schema)
         return None if predicate is None else ("keep", predicate, None)
@@ -57,8 +59,8 @@ def _part(node: PlanNode) -> tuple[str, Any, Any] | None:
     return None
 
 
-def _union(_: UnionNode) -> Description:
-    return {"kind": "union"}
+def _union(node: UnionNode) -> Description | None:
+    return None if node.disjoint_by else {"kind": "union"}
 
 
 def _join(node: JoinNode) -> Description | None:

@@ -95,6 +95,18 @@ class NativeEntrance(StreamEntrance):
     def restore(self, state: dict[str, Any]) -> None:
         """Take a state that ``state`` has returned, here or in Python. The entrance is a new one."""
         self._native.restore(state)
+        self._follow()
+
+    def packed_state(self, key: OrderKey) -> bytes:
+        """Return ``state`` as MessagePack."""
+        return self._native.packed_state()
+
+    def restore_packed(self, state: bytes) -> None:
+        """Take a state that ``packed_state`` has returned, here or in Python. The entrance is a new one."""
+        self._native.restore_packed(state)
+        self._follow()
+
+    def _follow(self) -> None:
         self.live.stable = self._native.stable
         self.dropped, self.moved = self._native.late
 

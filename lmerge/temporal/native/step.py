@@ -61,6 +61,14 @@ class NativeStep(ColumnOperator):
         super().restore(state)
         self._native.restore(state)
 
+    def packed_state(self) -> bytes:
+        """Return ``state`` as MessagePack."""
+        return self._native.packed_state()
+
+    def restore_packed(self, state: bytes) -> None:
+        """Take a state that ``packed_state`` has returned, here or in Python. The operator is a new one."""
+        self.stable, self.fast_forwarded = self._native.restore_packed(state)
+
     def check(self) -> None:
         """Assert the invariants of the state."""
         self._native.check()

@@ -23,11 +23,12 @@ from sortedcontainers import SortedList
 
 from lmerge.core.calendar import Calendar, Node
 from lmerge.core.elements import INF, NEG_INF
+from lmerge.errors import LmergeError
 from lmerge.temporal.changes import Change, Delta
 from lmerge.temporal.graph import OperatorGraph
 from lmerge.temporal.operators.lifetimes import plus
-from lmerge.temporal.operators.operator import Due, PlanOperator, row_of_state, state_of_row
-from lmerge.temporal.values import OrderKey, Values
+from lmerge.temporal.operators.operator import Due, PlanOperator, raise_first, row_of_state, state_of_row
+from lmerge.temporal.values import OrderKey, Values, show_values
 
 Slot: TypeAlias = tuple[int, bool]
 """A place of the sub-plan, and whether it is its watermark that counts, or its stable point."""
@@ -108,10 +109,16 @@ class GroupApplyOperator(PlanOperator):
         for group in self._due_groups():
             visits.setdefault(group.key, [])
         changes: list[Change] = []
+        failures: list[tuple[Values, LmergeError]] = []
         for key, own in visits.items():
             group = self._groups.get(key) or self._new_group(key)
-            changes += self._run(group, own, *now)
+            try:
+                changes += self._run(group, own, *now)
+            except LmergeError as error:
+                failures.append((key, error))
+                continue
             self._settle(group)
+        raise_first(failures, self._key_order)
         return self._emit_merged(changes, None if delta.stable is None else self._output_stable())
 
     def mark_of(self, mark: int) -> int:
@@ -252,7 +259,12 @@ class GroupApplyOperator(PlanOperator):
         group.stable, group.mark = stable, mark
         if delta.is_empty:
             return []
-        (found,) = group.graph.step([delta])
+        try:
+            (found,) = group.graph.step([delta])
+        except LmergeError as error:
+            where = "" if self._key_of is None else f"group {show_values(group.key)}: "
+            error.args = (f"{self.name}: {where}{error}", *error.args[1:])
+            raise
         if not self._has_keys:
             return found.changes
         return [Change(group.key + row, vs, old, new) for row, vs, old, new in found.changes]

@@ -27,6 +27,7 @@ from lmerge.temporal.operators.join_side import JoinInput, JoinSide
 from lmerge.temporal.operators.operator import Due
 from lmerge.temporal.operators.skipping import SkippedEvents, SkippingOperator
 from lmerge.temporal.operators.truth import is_kept
+from lmerge.temporal.user_code import is_interrupt
 from lmerge.temporal.values import OrderKey, Values
 from lmerge.text_enum import TextEnum
 
@@ -187,9 +188,9 @@ class JoinOperator(SkippingOperator):
         assert self._rules.predicate is not None
         try:
             value = self._rules.predicate(pair)
-        except LmergeError:
-            raise
-        except Exception as error:
+        except BaseException as error:
+            if isinstance(error, LmergeError) or is_interrupt(error):
+                raise
             raise ModuleViolation(f"{self.name}: {self._rules.shown} raised {error!r} for the row {pair}") from error
         return is_kept(value, self.name, self._rules.shown, pair)
 

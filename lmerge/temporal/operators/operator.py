@@ -18,9 +18,12 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple
 
+import msgpack
+
 from lmerge.core.elements import INF, NEG_INF
+from lmerge.errors import LmergeError
 from lmerge.temporal.changes import Change, Delta, Lifetime, merged, ordered
-from lmerge.temporal.values import OrderKey, canonical_float
+from lmerge.temporal.values import OrderKey, Values, canonical_float
 
 
 class Due(NamedTuple):
@@ -74,6 +77,15 @@ class PlanOperator(ABC):
         """Take a state that ``state`` has returned. The operator is a new one."""
         self.stable, self.fast_forwarded = state["stable"], state["fast_forwarded"]
 
+    def packed_state(self) -> bytes:
+        """Return ``state`` as MessagePack. A native operator makes no object of each value."""
+        packed: bytes = msgpack.packb(self.state())
+        return packed
+
+    def restore_packed(self, state: bytes) -> None:
+        """Take a state that ``packed_state`` has returned. The operator is a new one."""
+        self.restore(msgpack.unpackb(state))
+
     def check(self) -> None:  # noqa: B027  (an operator without state has nothing to assert)
         """Assert the invariants of the state. Tests call it after each step."""
 
@@ -103,6 +115,15 @@ class PlanOperator(ABC):
     def skipped(self) -> int:
         """How often an event was left out after feedback, and not evaluated."""
         return 0
+
+    @property
+    def failed(self) -> int:
+        """How many events were dropped because an expression had no value for their rows."""
+        return 0
+
+    def held_by(self) -> object:
+        """Return what holds the output's stable point behind its inputs', as text by ``str``; None if nothing does."""
+        return None
 
     def _emit(self, changes: list[Change], stable: int | None) -> Delta:
         """Return the output of a step, in order, and move the stable point if ``stable`` is beyond it."""
@@ -142,3 +163,12 @@ def event_of_state(state: list[Any]) -> Lifetime:
     """Return the event of plain values that ``state_of_event`` has returned."""
     row, vs, ve = state
     return Lifetime(row_of_state(row), vs, ve)
+
+
+def raise_first(failures: Sequence[tuple[Values, LmergeError]], key_order: OrderKey) -> None:
+    """Raise the failure of the first group by its key; of one group's the first. The order of events decides nothing.
+
+    ``failures``: with the keys of their groups.
+    """
+    if failures:
+        raise min(failures, key=lambda failure: key_order(failure[0]))[1]

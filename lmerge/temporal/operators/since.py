@@ -57,3 +57,8 @@ class SinceOperator(PlanOperator):
     def skipped(self) -> int:
         """How often an event was left out after feedback, and not evaluated."""
         return self._inner.skipped
+
+    @property
+    def failed(self) -> int:
+        """How many events were dropped because an expression had no value for their rows."""
+        return self._inner.failed

@@ -21,7 +21,12 @@ from lmerge.temporal.errors import ModuleViolation
 from lmerge.temporal.operators.lifetimes import AlterLifetime
 from lmerge.temporal.operators.skipping import SkippedEvents, SkippingOperator
 from lmerge.temporal.operators.truth import is_kept
+from lmerge.temporal.user_code import is_interrupt
 from lmerge.temporal.values import OrderKey, Values
+
+
+class NotDeterministic(ModuleViolation):
+    """A function gave two results for one row. It ends the query, whatever becomes of rows that fail."""
 
 
 @dataclass(frozen=True)
@@ -48,13 +53,29 @@ class MapRows:
     together: Callable[[Sequence[Values]], list[Values]] | None = None
 
 
+def rechecked(evaluate: Callable[[Values], Any], name: str, functions: Sequence[str]) -> Callable[[Values], Any]:
+    """Return what computes ``evaluate`` twice. It raises ModuleViolation, with ``functions``, if the results differ."""
+
+    def compute(row: Values) -> Any:
+        found, again = evaluate(row), evaluate(row)
+        if repr(found) != repr(again):
+            called = f"function{'s' * (len(functions) > 1)} {', '.join(map(repr, functions))}"
+            raise NotDeterministic(
+                f"{name}: {called} declared deterministic gave {found!r:.100} and {again!r:.100} for the row {row}"
+            )
+        return found
+
+    return compute
+
+
 SpanPart: TypeAlias = KeepRows | MapRows | AlterLifetime
 
 
 class SpanOperator(SkippingOperator):
-    """A chain of span operators. ``failed``: how many rows were dropped because a function raised.
+    """A chain of span operators. ``failed``: how many events were dropped because a function raised.
 
-    Raises ModuleViolation from ``step`` if a function raises, or a predicate returns what is no truth value.
+    Raises ModuleViolation from ``step`` if a function raises, or a predicate returns what is no truth value. A row
+    that is dropped is dropped with every change of its event, which is counted once.
     """
 
     def __init__(self, name: str, input_key: OrderKey, output_key: OrderKey, parts: Sequence[SpanPart]) -> None:
@@ -62,7 +83,22 @@ class SpanOperator(SkippingOperator):
         self._row_parts = [part for part in parts if not isinstance(part, AlterLifetime)]
         skip = SkippedEvents(input_key, self._altered if self._alterations else None)
         super().__init__(name, output_key, [skip])
-        self.failed = 0
+        self._drops = any(part.drops_failed for part in self._row_parts)
+        self._failed = 0
+
+    @property
+    def failed(self) -> int:
+        """How many events were dropped because a function raised."""
+        return self._failed
+
+    def state(self) -> dict[str, Any]:
+        """Return what the operator has to know to go on, as plain values."""
+        return super().state() | ({"failed": self._failed} if self._drops else {})
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take a state that ``state`` has returned. The operator is a new one."""
+        super().restore(state)
+        self._failed = state.get("failed", 0)
 
     def _step(self, deltas: Sequence[Delta]) -> Delta:
         (delta,) = deltas
@@ -101,14 +137,16 @@ class SpanOperator(SkippingOperator):
             try:
                 return self._together(changes)
             except ModuleViolation:
-                self._one_by_one(changes)
+                found = self._one_by_one(changes)
+                if self._drops:
+                    return found
                 raise
         return self._one_by_one(changes)
 
     def _one_by_one(self, changes: Sequence[Change]) -> list[Change]:
         found = []
         for row, vs, old, new in changes:
-            result = self._row(row)
+            result = self._row(row, is_new=old == vs)
             if result is not None:
                 found.append(Change(result, vs, old, new))
         return found
@@ -144,19 +182,23 @@ class SpanOperator(SkippingOperator):
         if after > later:
             yield later, later, after
 
-    def _row(self, row: Values) -> Values | None:
-        """Return the result for a row, or None if it is filtered out."""
+    def _row(self, row: Values, *, is_new: bool) -> Values | None:
+        """Return the result for a row, or None if it is filtered out. ``is_new``: whether its event is."""
         for part in self._row_parts:
             is_filter = isinstance(part, KeepRows)
             try:
                 result = part.predicate(row) if isinstance(part, KeepRows) else part.function(row)
-            except LmergeError:
+            except NotDeterministic:
                 raise
-            except Exception as error:
-                if not part.drops_failed:
-                    raise ModuleViolation(f"{self.name}: {part.shown} raised {error!r} for the row {row}") from error
-                self.failed += 1
-                return None
+            except BaseException as error:
+                if is_interrupt(error):
+                    raise
+                if part.drops_failed and (isinstance(error, ModuleViolation) or not isinstance(error, LmergeError)):
+                    self._failed += is_new
+                    return None
+                if isinstance(error, LmergeError):
+                    raise
+                raise ModuleViolation(f"{self.name}: {part.shown} raised {error!r} for the row {row}") from error
             if not is_filter:
                 row = result
             elif not is_kept(result, self.name, part.shown, row):

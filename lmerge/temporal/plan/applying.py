@@ -9,6 +9,7 @@ from typing import Any
 
 from lmerge.temporal.errors import PlanError
 from lmerge.temporal.expressions.binding import bind, bind_all
+from lmerge.temporal.expressions.properties import places_of
 from lmerge.temporal.expressions.tree import ColumnReference, Node
 from lmerge.temporal.modules.adapters import UserWindowModule
 from lmerge.temporal.modules.properties import Properties
@@ -94,7 +95,8 @@ class ApplyNode(WindowNode):
         rules = replace(self.rules, key_columns=len(self.keys)) if apart else self.rules
         key_of, key_order, output_key = keys.evaluate if nodes else None, order_of(keys.columns), order_key(self.schema)
         if not (declared.insert_only and isinstance(self.window, Hopping)) or self.call.takes_empty:
-            return WindowOperator(name, rules, output_key, key_of, key_order)
+            places = places_of(nodes, self.input_schema) if nodes else None
+            return WindowOperator(name, rules, output_key, key_of, key_order, places)
         is_clipped = self.policies.stamp is Stamp.CLIP and self.window.hop >= self.window.size
         is_ordered = declared.preserves_order and is_clipped and not nodes
         return DeclaredWindows(name, rules, output_key, key_of, key_order, is_ordered)

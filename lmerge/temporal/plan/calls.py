@@ -26,6 +26,7 @@ from lmerge.temporal.modules.builtin import BUILTIN_AGGREGATES
 from lmerge.temporal.modules.calls import WindowContext
 from lmerge.temporal.modules.kinds import OperatorModule, UserModule
 from lmerge.temporal.modules.registry import MODULES, bind_call
+from lmerge.temporal.plan.functions import check_deterministic
 from lmerge.temporal.python_values import canonical_form, python_form
 from lmerge.temporal.windows.policies import Clip, Stamp
 from lmerge.wire.schema import Column, Schema
@@ -184,6 +185,7 @@ def value_of_constant(literal: LiteralValue, column: Column) -> Any:
 
 def argument_of_node(node: Node, schema: Schema, title: str) -> Argument:
     """Return an expression over rows of ``schema`` as an argument. Raises PlanError, which begins with ``title``."""
+    check_deterministic(title, [node])
     bound = bind(node, schema, operator=title)
     name = plain_column(node)
     if name is None:

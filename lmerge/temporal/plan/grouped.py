@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from lmerge.errors import UsageError
+from lmerge.temporal.durations import Duration, duration_of
 from lmerge.temporal.errors import PlanError
 from lmerge.temporal.expressions.surface import Expression, Operand, Ranking, node_of
 from lmerge.temporal.expressions.tree import ColumnReference, Node
@@ -42,13 +44,17 @@ class Grouped(Generic[S]):
     keys: tuple[tuple[str, Node], ...]
     stream: Callable[[PlanNode], S]
 
-    def tumbling(self, size: int, *, offset: int = 0, since: int | None = None) -> Windowed[S]:
+    def tumbling(self, size: Duration, *, offset: Duration = 0, since: int | None = None) -> Windowed[S]:
         """Return windows of ``size`` in each group, one behind the other. ``since``: none begins before it."""
-        return self.over(Hopping(size, size, offset, since))
+        length = _length_of(size, "tumbling", "a size")
+        return self.over(
+            _kind("tumbling", Hopping, length, length, duration_of(offset, "tumbling", "an offset"), since)
+        )
 
-    def hopping(self, size: int, hop: int, *, offset: int = 0, since: int | None = None) -> Windowed[S]:
+    def hopping(self, size: Duration, hop: Duration, *, offset: Duration = 0, since: int | None = None) -> Windowed[S]:
         """Return windows of ``size`` in each group, one every ``hop``. ``since``: none begins before it."""
-        return self.over(Hopping(size, hop, offset, since))
+        lengths = _length_of(size, "hopping", "a size"), _length_of(hop, "hopping", "a hop")
+        return self.over(_kind("hopping", Hopping, *lengths, duration_of(offset, "hopping", "an offset"), since))
 
     def snapshot(self) -> Windowed[S]:
         """Return the windows between consecutive starts and ends of a group's events."""
@@ -56,11 +62,12 @@ class Grouped(Generic[S]):
 
     def count_windows(self, count: int, *, by: str = CountedEnd.STARTS.value) -> Windowed[S]:
         """Return windows over ``count`` distinct starts of a group, or ``by="ends"`` ends."""
-        return self.over(CountWindows(count, choice_of(CountedEnd, by, "what a count window counts")))
+        ends = choice_of(CountedEnd, by, "what a count window counts")
+        return self.over(_kind("count_windows", CountWindows, count, ends))
 
-    def sessions(self, gap: int) -> Windowed[S]:
+    def sessions(self, gap: Duration) -> Windowed[S]:
         """Return a group's runs of events in which the next one starts at most ``gap`` behind all ends so far."""
-        return self.over(Sessions(gap))
+        return self.over(_kind("sessions", Sessions, duration_of(gap, "sessions", "a gap")))
 
     def apply(self, sub_plan: Callable[[S], S], *, keys: bool = True) -> S:
         """Return the results of a sub-plan for each group: ``apply(lambda group: group.edges().extend(5))``.
@@ -95,7 +102,7 @@ class Windowed(Generic[S]):
 
     def agg(
         self,
-        *,
+        *unnamed: object,
         form: Form | str = Form.FINAL,
         output: Stamp | str = Stamp.ALIGN,
         clip: Clip | str = Clip.NONE,
@@ -108,6 +115,8 @@ class Windowed(Generic[S]):
         ``point-at-end``. ``clip``: how lifetimes are cut to the window for aggregates that read them. ``rechecks``:
         each result is computed twice, and a module that is not deterministic ends the query.
         """
+        if unnamed:
+            raise PlanError(f"agg: {unnamed[0]!r:.64} needs a name, that of its column: agg(n=count())")
         for result, call in calls.items():
             if not isinstance(call, WindowCall):
                 raise PlanError(f"{result}={call!r:.64} is no aggregate: write count(), aggregate() or module()")
@@ -164,14 +173,32 @@ class Windowed(Generic[S]):
         return WindowPolicies(*chosen, self.windows_max, rechecks)
 
 
-def aggregate(name: str, /, *arguments: Operand, on_empty: Operand | None = None, **parameters: Any) -> WindowCall:
-    """Return a call of an aggregate by its name: ``aggregate("percentile_cont", col.delay, p=0.9)``.
+def _kind(operator: str, make: Callable[..., WindowKind], *parts: object) -> WindowKind:
+    """Return a kind of windows. Raises PlanError, which names the operator."""
+    try:
+        return make(*parts)
+    except UsageError as problem:
+        raise PlanError(f"{operator}: {problem}") from None
 
+
+def _length_of(given: Duration, operator: str, what: str) -> int:
+    """Return the length of a window or the distance of two. Raises PlanError."""
+    found = duration_of(given, operator, what)
+    if found < 1:
+        raise PlanError(f"{operator}: {what} of {found}; it is at least one unit of time")
+    return found
+
+
+def aggregate(name: str, /, *arguments: Operand, on_empty: Operand | None = None, **parameters: Any) -> WindowCall:
+    """Return a call of an aggregate by its name: ``aggregate("percentile_cont", "delay", p=0.9)``.
+
+    Text is the name of a column; a constant text is ``lit("JFK")``.
     ``on_empty``: the result of a window without events, on a grid with ``since`` and without groups. Without it such a
     window has no results; beside calls that have it, a missing value.
     """
     constant_of = None if on_empty is None else constant(node_of(on_empty))
-    return WindowCall(name, tuple(map(node_of, arguments)), CallParameters(parameters), on_empty=constant_of)
+    version = MODULES.recorded_version(name)
+    return WindowCall(name, tuple(map(_argument, arguments)), CallParameters(parameters), version, constant_of)
 
 
 def count(argument: Operand | None = None, *, on_empty: int | None = None) -> WindowCall:
@@ -182,9 +209,9 @@ def count(argument: Operand | None = None, *, on_empty: int | None = None) -> Wi
 def module(name: str, /, of: Taken | None = None, *, on_empty: Operand | None = None, **parameters: Any) -> WindowCall:
     """Return a call of a user's module: ``module("my_average", of=col.delay, digits=1)``.
 
-    ``of``: what the module is given. Without it the columns go to the inputs of their names; an operator without
-    declared inputs gets whole rows. ``on_empty``: as in ``aggregate``. The plan records the version that is installed.
-    Raises PlanError if there is no such module, or for a parameter that does not fit.
+    ``of``: what the module is given; text is the name of a column. Without it the columns go to the inputs of their
+    names; an operator without declared inputs gets whole rows. ``on_empty``: as in ``aggregate``. The plan records the
+    version that is installed. Raises PlanError if there is no such module, or for a parameter that does not fit.
     """
     constant_of = None if on_empty is None else constant(node_of(on_empty))
     call = WindowCall(name, None, CallParameters(parameters), MODULES.find(name).version, constant_of)
@@ -194,13 +221,13 @@ def module(name: str, /, of: Taken | None = None, *, on_empty: Operand | None = 
         return call
     if not isinstance(of, Mapping):
         values = of if isinstance(of, (list, tuple)) else [of]
-        return replace(call, arguments=tuple(map(node_of, values)))
+        return replace(call, arguments=tuple(map(_argument, values)))
     inputs = found.input_schema()
     names = () if inputs is None else inputs.names
     if set(of) != set(names):
         there = ", ".join(names) or "none by name"
         raise PlanError(f"{found.shown} is given {', '.join(of) or 'nothing'}; its inputs are {there}")
-    return replace(call, arguments=tuple(node_of(of[one]) for one in names))
+    return replace(call, arguments=tuple(_argument(of[one]) for one in names))
 
 
 def method_of(declared: Declared | str) -> Callable[..., WindowCall]:
@@ -223,6 +250,8 @@ def named_column(column: Expression | str) -> tuple[str, Node]:
     """Return a plain column with its name. Raises PlanError for an expression that computes something."""
     if isinstance(column, str):
         return column, ColumnReference(column)
+    if not isinstance(column, Expression):
+        raise PlanError(f"{column!r:.64} is no column: write its name, col.name, or name=value for a computed one")
     if not isinstance(column.node, ColumnReference):
         raise PlanError(f"({column}) needs a name: name={column}")
     return column.node.name, column.node
@@ -245,4 +274,26 @@ def choice_of(choices: type[Choice], given: object, what: str) -> Choice:
 def _ranked(by: RankedBy) -> tuple[Node, bool]:
     if isinstance(by, Ranking):
         return by.node, by.descending
-    return (ColumnReference(by) if isinstance(by, str) else by.node), False
+    return named_argument(by), False
+
+
+def _argument(value: Operand) -> Node:
+    """Return what a call is given: a column by its name, an expression or a constant."""
+    return ColumnReference(value) if isinstance(value, str) else node_of(value)
+
+
+def named_argument(given: Expression | str) -> Node:
+    """Return a column by its name, or an expression. Raises PlanError for what is neither."""
+    if isinstance(given, str):
+        return ColumnReference(given)
+    if not isinstance(given, Expression):
+        raise PlanError(f"{given!r:.64} is neither the name of a column nor an expression")
+    return given.node
+
+
+def predicate_of(given: object, operator: str) -> Node:
+    """Return the tree of a predicate. Raises PlanError, which names the operator, for what is no expression."""
+    if not isinstance(given, Expression):
+        hint = "; it is built once, over columns, and not called with rows" if callable(given) else ""
+        raise PlanError(f"{operator}: {given!r:.64} is no expression, such as col.delay > 15{hint}")
+    return given.node

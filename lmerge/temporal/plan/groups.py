@@ -18,6 +18,7 @@ from lmerge.temporal.modules.calls import NO_EMPTY_WINDOWS
 from lmerge.temporal.operators.group_apply import GroupApplyOperator
 from lmerge.temporal.operators.operator import PlanOperator
 from lmerge.temporal.plan.compiling import CompiledPlan, compile_plan, in_order
+from lmerge.temporal.plan.functions import check_deterministic
 from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.plan.sources import SourceNode
 from lmerge.temporal.plan.windows import WindowNode, keys_of_fields
@@ -62,6 +63,7 @@ class GroupApplyNode(PlanNode):
             raise PlanError(f"{self.title}: the sub-plan reads {other!r:.64}, which is not the stream of its group")
         if any(isinstance(one, WindowNode) and one.on_empty is not None for one in in_order([self.plan])):
             raise PlanError(f"{self.title}: on_empty: {NO_EMPTY_WINDOWS}")
+        check_deterministic(self.title, [node for _, node in self.keys])
         _ = self.schema  # raises PlanError where two columns have one name
 
     @cached_property

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from lmerge.temporal.durations import show_duration
+from lmerge.temporal.durations import show_duration, whole_duration
 from lmerge.temporal.errors import PlanError
 from lmerge.temporal.expressions.binding import BoundExpression, BoundProjection, bind, bind_all
 from lmerge.temporal.expressions.json_format import node_from_json, node_to_json
@@ -17,6 +17,7 @@ from lmerge.temporal.operators.as_of import AsOfJoinOperator
 from lmerge.temporal.operators.join import PAIRS_MAX, JoinKind, JoinOperator, JoinRules
 from lmerge.temporal.operators.join_side import JoinInput
 from lmerge.temporal.operators.operator import PlanOperator
+from lmerge.temporal.plan.functions import check_deterministic
 from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.values import order_key
 from lmerge.wire.schema import Column, Schema
@@ -38,6 +39,7 @@ class PairingNode(PlanNode):
     def __post_init__(self) -> None:
         if len(self.reads) != 2:
             raise PlanError(f"{self.title}: a join of {len(self.reads)} streams; it takes two")
+        check_deterministic(self.title, [node for pair in self.keys for node in pair])
         for left, right in zip(self.bound_keys[0].columns, self.bound_keys[1].columns, strict=True):
             if replace(left, name="", nullable=False) != replace(right, name="", nullable=False):
                 raise PlanError(
@@ -109,6 +111,7 @@ class JoinNode(PairingNode):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_deterministic(self.title, [] if self.predicate is None else [self.predicate])
         if self.bound_predicate is not None and self.bound_predicate.column.type != "bool":
             raise PlanError(f"{self.title}: the predicate is {self.bound_predicate.column.describe()}, not bool")
         if not isinstance(self.pairs_max, int) or self.pairs_max < 1:
@@ -163,6 +166,8 @@ class AsOfJoinNode(PairingNode):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.within is not None:
+            whole_duration(self.within, self.title, "a limit (within)")
         self.operator(self.title)  # raises PlanError where the parts do not fit
 
     @property

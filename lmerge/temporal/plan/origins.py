@@ -18,7 +18,6 @@ from lmerge.temporal.operators.lifetimes import AlterLifetime
 from lmerge.temporal.operators.operator import PlanOperator
 from lmerge.temporal.operators.span import MapRows
 from lmerge.temporal.plan.applying import ApplyNode
-from lmerge.temporal.plan.groups import GroupApplyNode
 from lmerge.temporal.plan.joins import AsOfJoinNode, JoinNode
 from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.plan.ranking import TopNode
@@ -28,8 +27,8 @@ from lmerge.temporal.plan.windows import AggregateNode, WindowNode
 from lmerge.temporal.values import Values
 from lmerge.temporal.windows.group import WindowGroup
 from lmerge.temporal.windows.kinds import CountedEnd, CountWindows, Snapshots, WindowKind
+from lmerge.temporal.windows.placing import GROUPS
 from lmerge.temporal.windows.stamping import has_results, stamped
-from lmerge.temporal.windows.window_operator import GROUPS
 
 Events: TypeAlias = Iterable[Lifetime]
 
@@ -138,15 +137,6 @@ def _of_window(computed: Computed, event: Lifetime) -> list[list[Lifetime]]:
     return [[one for one in events if one in found]]
 
 
-def _of_group_apply(computed: Computed, event: Lifetime) -> list[list[Lifetime]]:
-    node, (events,) = computed.node, computed.inputs
-    assert isinstance(node, GroupApplyNode)
-    if not node.has_keys:
-        return [list(events)]
-    keys = node.bound_keys
-    return [[one for one in events if keys.evaluate(one.row) == event.row[: len(keys.columns)]]]
-
-
 def _of_group(group: WindowGroup, events: Sequence[Lifetime], event: Lifetime, begun: int) -> set[Lifetime]:
     """Return the events of the windows with a result, and those that make the edges of snapshots."""
     kind, found = group.rules.kind, set[Lifetime]()
@@ -190,7 +180,6 @@ def _common(one: Lifetime, other: Lifetime) -> tuple[int, int]:
 _RULES: Final[Mapping[type[PlanNode], _Rule]] = {
     FilterNode: _the_same,
     UnionNode: _the_same,
-    GroupApplyNode: _of_group_apply,
     CleanseNode: _the_same,
     SelectNode: _of_select,
     LifetimeNode: _of_lifetime,

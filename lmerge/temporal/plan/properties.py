@@ -36,7 +36,7 @@ from lmerge.temporal.plan.groups import GroupApplyNode, GroupInputNode
 from lmerge.temporal.plan.joins import AsOfJoinNode, JoinNode
 from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.plan.ranking import TopNode
-from lmerge.temporal.plan.rewriting import rewrite
+from lmerge.temporal.plan.rewriting import AppliedRewrite, rewrite
 from lmerge.temporal.plan.shaping import CleanseNode, CoalesceNode, EdgesNode
 from lmerge.temporal.plan.sources import SourceNode
 from lmerge.temporal.plan.spans import FilterNode, LifetimeNode, SelectNode, UnionNode
@@ -86,14 +86,18 @@ def explain(node: PlanNode) -> str:
     """Return a plan with what every node promises and why, what modules declare, and the algorithm.
 
     Then come the nodes that are computed in one pass, those that several others read and that are computed once, and
-    the rewrites that make the plan do less, each with the nodes before and after it.
+    the rewrites that would make the plan do less, each with the nodes before and after it: they are not applied.
     """
     choice = algorithm_of(node)
     lines = [*_explained(derive(node)), f"algorithm {choice.case.algorithm}: {choice.reason}"]
     lines += [f"one pass: {', '.join(one.shown for one in chain)}" for _, chain in chains_of([node]) if len(chain) > 1]
     readers = Counter(read for one in in_order([node]) for read in one.reads)
     lines += [f"computed once for {count} readers: {one.shown}" for one, count in readers.items() if count > 1]
-    return "\n".join([*lines, *(f"rewrite {applied}" for applied in rewrite(node)[1])])
+    return "\n".join([*lines, *map(_possible, rewrite(node)[1])])
+
+
+def _possible(found: AppliedRewrite) -> str:
+    return f"possible rewrite, .rewritten({found.name!r}): {found.before} -> {found.after}"
 
 
 def _explained(plan: Mapping[PlanNode, Derived]) -> Iterator[str]:
@@ -189,7 +193,12 @@ def _of_cleanse(node: PlanNode, inputs: Sequence[Derived]) -> Derived:
 def _of_union(node: PlanNode, inputs: Sequence[Derived]) -> Derived:
     if len(inputs) == 1:
         return _kept(inputs[0], "a union of one stream")
+    assert isinstance(node, UnionNode)
     common = frozenset.intersection(*(given.promises for given in inputs))
+    if node.disjoint_by and KEY in common:
+        known = frozenset(node.disjoint_by).union(*(given.key for given in inputs))
+        reason = f"streams are interleaved; they are disjoint by {', '.join(node.disjoint_by)}, and each keeps its key"
+        return Derived(common & {INSERT_ONLY, KEY}, reason, known)
     return Derived(common & {INSERT_ONLY}, "streams are interleaved, and can have the same events")
 
 

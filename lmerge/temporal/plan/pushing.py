@@ -34,6 +34,8 @@ def merge_filters(node: PlanNode, is_shared: IsShared) -> PlanNode | None:
     if not isinstance(node, FilterNode) or not isinstance(node.reads[0], FilterNode) or is_shared(node.reads[0]):
         return None
     below = node.reads[0]
+    if not (node.is_plain and below.is_plain):
+        return None
     parts = (*conjuncts(below.predicate), *conjuncts(node.predicate))
     return FilterNode(below.reads, node.label or below.label, _all_of(parts))
 
@@ -131,8 +133,8 @@ PUSHING: Final[Mapping[str, PlanRule]] = {
 
 
 def _filtered(node: PlanNode, is_shared: IsShared) -> PlanNode | None:
-    """Return what a filter reads, if nothing else reads it."""
-    if not isinstance(node, FilterNode) or is_shared(node.reads[0]):
+    """Return what a filter reads, if nothing else reads it, and no row that fails is dropped."""
+    if not isinstance(node, FilterNode) or not node.is_plain or is_shared(node.reads[0]):
         return None
     return node.reads[0]
 

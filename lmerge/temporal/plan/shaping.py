@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from lmerge.temporal.durations import show_duration
+from lmerge.temporal.durations import show_duration, whole_duration
 from lmerge.temporal.expressions.binding import BoundProjection, bind_all
 from lmerge.temporal.expressions.json_format import node_from_json, node_to_json
 from lmerge.temporal.expressions.printing import shown
@@ -16,6 +16,7 @@ from lmerge.temporal.operators.cleanse import CleanseOperator
 from lmerge.temporal.operators.coalesce import CoalesceOperator
 from lmerge.temporal.operators.edges import EdgeOperator, SampleTies
 from lmerge.temporal.operators.operator import PlanOperator
+from lmerge.temporal.plan.functions import check_deterministic
 from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.values import order_key
 from lmerge.wire.schema import Schema
@@ -35,6 +36,9 @@ class EdgesNode(PlanNode):
     lasts: int | None = None
 
     def __post_init__(self) -> None:
+        check_deterministic(self.title, self.by)
+        if self.lasts is not None:
+            whole_duration(self.lasts, self.title, "a limit (lasts)")
         self.operator(self.title)  # raises PlanError where the parts do not fit
 
     @cached_property

@@ -2,7 +2,7 @@
 
 A ``Stream`` is a node of a plan with methods that build further ones. Nothing runs. What does not fit (a column that is
 not there, a type, a policy) is a PlanError at the call that builds it. Durations are in the stream's units of time,
-microseconds by default; ``SECOND`` to ``DAY`` are such.
+microseconds by default; ``SECOND`` to ``DAY`` are such, and so is text: ``tumbling("1h")``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from lmerge.core.properties import parse_properties
-from lmerge.temporal.durations import DAY, HOUR, MINUTE, SECOND
+from lmerge.temporal.durations import DAY, HOUR, MINUTE, SECOND, Duration, duration_of
 from lmerge.temporal.errors import PlanError
 from lmerge.temporal.expressions.surface import Expression, Operand, col, node_of
 from lmerge.temporal.expressions.tree import ColumnReference
@@ -29,15 +29,19 @@ from lmerge.temporal.plan.grouped import (
     grouping_keys,
     method_of,
     module,
+    named_argument,
     named_column,
+    predicate_of,
 )
 from lmerge.temporal.plan.joins import AsOfJoinNode, JoinNode, KeyPairs
+from lmerge.temporal.plan.json_format import plan_from_json, plan_to_json
 from lmerge.temporal.plan.nodes import PlanNode
+from lmerge.temporal.plan.properties import explain
 from lmerge.temporal.plan.rewriting import BETTER, rewrite
 from lmerge.temporal.plan.shaping import CleanseNode, CoalesceNode, EdgesNode
 from lmerge.temporal.plan.showing import tree
 from lmerge.temporal.plan.sources import SourceNode, SourceShape
-from lmerge.temporal.plan.spans import FilterNode, LifetimeNode, SelectNode, UnionNode
+from lmerge.temporal.plan.spans import FilterNode, LifetimeNode, OnError, RowNode, SelectNode, UnionNode
 from lmerge.temporal.windows.kinds import CountedEnd
 from lmerge.wire.schema import Schema, SchemaLike, parse_schema
 
@@ -52,6 +56,7 @@ __all__ = (
     "WindowedStream",
     "aggregate",
     "count",
+    "from_json",
     "method_of",
     "module",
     "source",
@@ -109,15 +114,42 @@ class Stream:
         """Return the same stream under a name, for pictures, messages and metrics."""
         return Stream(replace(self.node, label=label))
 
-    def collect(self, history: Mapping[str, Any], *, vs: str = "vs", ve: str = "ve") -> Any:
+    def collect(self, history: Mapping[str, Any], *, vs: str = "vs", ve: str | None = "ve") -> Any:
         """Return the events of this stream over all that its sources have had, as an Arrow table.
 
-        ``history``: by source an Arrow table, a row for each event, or changes and stable points. See
+        ``history``: by source an Arrow table, a row for each event, or changes and stable points. ``vs``, ``ve``: the
+        columns of start and end; ``ve=None`` for tables of events without an end. See
         ``lmerge.temporal.arrow_tables.collect_arrow``, also for the errors. Needs pyarrow.
         """
         from lmerge.temporal.arrow_tables import collect_arrow
 
         return collect_arrow(self.node, history, vs=vs, ve=ve)
+
+    def __str__(self) -> str:
+        """Return the plan as a tree."""
+        return self.tree()
+
+    def tree(self) -> str:
+        """Return the plan as a tree of text, the result at the top."""
+        return tree(self.node)
+
+    def explain(self) -> str:
+        """Return what each step promises and why, the algorithm of a merge of such plans, and possible rewrites."""
+        return explain(self.node)
+
+    def to_json(self, name: str = "result") -> dict[str, Any]:
+        """Return the plan as a document of JSON values, with one result. ``from_json`` reads it."""
+        return plan_to_json({name: self.node})
+
+    @classmethod
+    def from_json(cls, document: object) -> Stream:
+        """Return the stream of a document with one result. Raises PlanError, which names the part that is wrong."""
+        nodes = plan_from_json(document)
+        if len(nodes) != 1:
+            raise PlanError(
+                f"the plan has the results {', '.join(nodes)}; lmerge.temporal.from_json returns all of them"
+            )
+        return cls(*nodes.values())
 
     def _repr_html_(self) -> str:
         return self._repr_mimebundle_()["text/html"]
@@ -138,7 +170,7 @@ class Stream:
 
     def where(self, predicate: Expression) -> Stream:
         """Return the events whose rows fulfil a predicate."""
-        return Stream(FilterNode((self.node,), "", predicate.node))
+        return Stream(FilterNode((self.node,), "", predicate_of(predicate, "where")))
 
     def select(self, *columns: Expression | str, **computed: Operand) -> Stream:
         """Return these columns for each event, plain ones under their own names, then computed ones."""
@@ -152,23 +184,40 @@ class Stream:
         kept = [name for name in self.schema.names if name not in computed]
         return self.select(*kept, **computed)
 
-    def shift(self, amount: int) -> Stream:
+    def on_error(self, policy: OnError | str) -> Stream:
+        """Return this ``where`` or ``select`` with another policy for rows that fail, such as where a function raises.
+
+        ``fail``: such a row ends the query; ``drop``: its event is dropped, and counted in the run.
+        """
+        node = self._row_node("on_error")
+        return Stream(replace(node, on_error=choice_of(OnError, policy, "a policy for rows that fail")))
+
+    def rechecked(self) -> Stream:
+        """Return this ``where`` or ``select``, which computes each row twice: a random function ends the query."""
+        return Stream(replace(self._row_node("rechecked"), rechecks=True))
+
+    def _row_node(self, method: str) -> RowNode:
+        if not isinstance(self.node, RowNode):
+            raise PlanError(f"{self.node.title}: {method}() is for where() and select(), which it stands behind")
+        return self.node
+
+    def shift(self, amount: Duration) -> Stream:
         """Return the events with ``[Vs + amount, Ve + amount)``."""
         return self._altered("shift", amount)
 
-    def set_duration(self, amount: int) -> Stream:
+    def set_duration(self, amount: Duration) -> Stream:
         """Return the events with ``[Vs, Vs + amount)``."""
         return self._altered("set_duration", amount)
 
-    def clip_duration(self, amount: int) -> Stream:
+    def clip_duration(self, amount: Duration) -> Stream:
         """Return the events with ``[Vs, min(Ve, Vs + amount))``."""
         return self._altered("clip_duration", amount)
 
-    def extend(self, amount: int) -> Stream:
+    def extend(self, amount: Duration) -> Stream:
         """Return the events with ``[Vs, Ve + amount)``."""
         return self._altered("extend", amount)
 
-    def at_end(self, amount: int = 1) -> Stream:
+    def at_end(self, amount: Duration = 1) -> Stream:
         """Return an event of ``[Ve, Ve + amount)`` for each event that ends."""
         return self._altered("at_end", amount)
 
@@ -176,17 +225,20 @@ class Stream:
         """Return an event of one unit of time at the start of each event."""
         return self.set_duration(1)
 
-    def _altered(self, alteration: str, amount: int) -> Stream:
-        return Stream(LifetimeNode((self.node,), "", alteration, amount))
+    def _altered(self, alteration: str, amount: Duration) -> Stream:
+        return Stream(LifetimeNode((self.node,), "", alteration, duration_of(amount, alteration, "an amount")))
 
-    def edges(self, by: Columns = (), *, lasts: int | None = None, ties: SampleTies | str = SampleTies.LAST) -> Stream:
+    def edges(
+        self, by: Columns = (), *, lasts: Duration | None = None, ties: SampleTies | str = SampleTies.LAST
+    ) -> Stream:
         """Return each event from its start to the start of the next one with equal ``by``.
 
         ``lasts``: how long one lasts at most. ``ties``: of two events of one start the later row is taken (``last``),
         or they are an error when the plan runs (``error``).
         """
-        nodes = tuple(ColumnReference(one) if isinstance(one, str) else one.node for one in _listed(by))
-        return Stream(EdgesNode((self.node,), "", nodes, choice_of(SampleTies, ties, "a rule for ties"), lasts))
+        nodes = tuple(map(named_argument, _listed(by)))
+        most = None if lasts is None else duration_of(lasts, "edges", "a limit (lasts)")
+        return Stream(EdgesNode((self.node,), "", nodes, choice_of(SampleTies, ties, "a rule for ties"), most))
 
     def coalesce(self) -> Stream:
         """Return for each row the longest stretches of time in which it is there, once each."""
@@ -198,9 +250,14 @@ class Stream:
 
     # Several streams.
 
-    def union(self, *others: Stream) -> Stream:
-        """Return all events of this stream and of others, which have the same columns."""
-        return Stream(UnionNode((self.node, *(other.node for other in others)), ""))
+    def union(self, *others: Stream, disjoint_by: str | Iterable[str] = ()) -> Stream:
+        """Return all events of this stream and of others, which have the same columns.
+
+        ``disjoint_by``: columns in whose values the streams differ, such as a constant of each. Then the union keeps a
+        key that all of them promise; two events of one start with equal values end the query.
+        """
+        names = (disjoint_by,) if isinstance(disjoint_by, str) else tuple(disjoint_by)
+        return Stream(UnionNode((self.node, *(_other(other, "union") for other in others)), "", names))
 
     def join(
         self,
@@ -220,8 +277,9 @@ class Stream:
         at most; more end the query with LimitExceeded.
         """
         kind = choice_of(JoinKind, how, "a kind of join")
-        predicate = None if where is None else where.node
-        return Stream(JoinNode((self.node, other.node), "", _equal(on), suffix, kind, predicate, pairs_max=pairs_max))
+        predicate = None if where is None else predicate_of(where, "join")
+        reads = (self.node, _other(other, "join"))
+        return Stream(JoinNode(reads, "", _equal(on), suffix, kind, predicate, pairs_max=pairs_max))
 
     def without(self, other: Stream, on: Equal = (), *, where: Expression | None = None) -> Stream:
         """Return this stream where no event of another one has equal columns and fulfils ``where``: an anti-join."""
@@ -232,7 +290,7 @@ class Stream:
         other: Stream,
         on: Equal = (),
         *,
-        within: int | None = None,
+        within: Duration | None = None,
         how: JoinKind | str = JoinKind.INNER,
         suffix: str = "_right",
     ) -> Stream:
@@ -244,8 +302,9 @@ class Stream:
         kind = choice_of(JoinKind, how, "a kind of join")
         if kind not in (JoinKind.INNER, JoinKind.LEFT):
             raise PlanError(f"an as-of join is inner or left, not {kind}")
-        reads = (self.node, other.node)
-        return Stream(AsOfJoinNode(reads, "", _equal(on), suffix, kind is JoinKind.LEFT, within))
+        reads = (self.node, _other(other, "as_of"))
+        most = None if within is None else duration_of(within, "as_of", "a limit (within)")
+        return Stream(AsOfJoinNode(reads, "", _equal(on), suffix, kind is JoinKind.LEFT, most))
 
     # Windows.
 
@@ -253,11 +312,13 @@ class Stream:
         """Return the stream in groups of equal keys, to be cut into windows, or for a sub-plan (``apply``)."""
         return Grouped(self.node, grouping_keys(keys, computed), Stream)
 
-    def tumbling(self, size: int, *, offset: int = 0, since: int | None = None) -> WindowedStream:
+    def tumbling(self, size: Duration, *, offset: Duration = 0, since: int | None = None) -> WindowedStream:
         """Return windows of ``size``, one behind the other. ``since``: none begins before it."""
         return self.group_by().tumbling(size, offset=offset, since=since)
 
-    def hopping(self, size: int, hop: int, *, offset: int = 0, since: int | None = None) -> WindowedStream:
+    def hopping(
+        self, size: Duration, hop: Duration, *, offset: Duration = 0, since: int | None = None
+    ) -> WindowedStream:
         """Return windows of ``size``, one every ``hop``. ``since``: none begins before it."""
         return self.group_by().hopping(size, hop, offset=offset, since=since)
 
@@ -269,9 +330,21 @@ class Stream:
         """Return windows over ``count`` distinct starts, or ``by="ends"`` ends."""
         return self.group_by().count_windows(count, by=by)
 
-    def sessions(self, gap: int) -> WindowedStream:
+    def sessions(self, gap: Duration) -> WindowedStream:
         """Return the runs of events in which the next one starts at most ``gap`` behind all ends so far."""
         return self.group_by().sessions(gap)
+
+
+def from_json(document: object) -> dict[str, Stream]:
+    """Return the results of a plan in JSON by their names. Raises PlanError, which names the part that is wrong."""
+    return {name: Stream(node) for name, node in plan_from_json(document).items()}
+
+
+def _other(stream: object, operator: str) -> PlanNode:
+    """Return the node of another stream. Raises PlanError, which names the operator, for what is none."""
+    if not isinstance(stream, Stream):
+        raise PlanError(f"{operator}: {stream!r:.64} is no stream")
+    return stream.node
 
 
 def _listed(columns: Columns) -> list[Expression | str]:

@@ -12,12 +12,13 @@ from lmerge.temporal.errors import PlanError
 from lmerge.temporal.expressions.binding import BoundProjection, bind_all
 from lmerge.temporal.expressions.json_format import node_from_json, node_to_json
 from lmerge.temporal.expressions.printing import shown
-from lmerge.temporal.expressions.properties import plain_column
+from lmerge.temporal.expressions.properties import places_of, plain_column
 from lmerge.temporal.expressions.tree import Node
 from lmerge.temporal.modules.aggregates import WindowAggregate, aggregate_module
 from lmerge.temporal.modules.calls import NO_EMPTY_WINDOWS, WindowContext
 from lmerge.temporal.operators.operator import PlanOperator
 from lmerge.temporal.plan.calls import WindowCall, value_of_constant
+from lmerge.temporal.plan.functions import check_deterministic
 from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.plan.window_fields import fields_of_window, whole, window_of_fields
 from lmerge.temporal.values import Values, order_key, order_of
@@ -84,6 +85,7 @@ class WindowNode(PlanNode):
             raise PlanError(f"{self.title}: the end of a {what} can move, so a result cannot be a point at it")
         if self.policies.windows_max < 1:
             raise PlanError(f"{self.title}: windows_max is {self.policies.windows_max}; a step opens at least 1")
+        check_deterministic(self.title, [node for _, node in self.keys])
         _ = self.schema  # raises PlanError where two columns have one name
 
     @cached_property
@@ -147,7 +149,8 @@ class WindowNode(PlanNode):
         rules, output_key, keys = self.rules, order_key(self.schema), self.bound_keys
         if not self.keys:
             return WindowOperator(name, rules, output_key)
-        return WindowOperator(name, rules, output_key, keys.evaluate, order_of(keys.columns))
+        places = places_of([node for _, node in self.keys], self.input_schema)
+        return WindowOperator(name, rules, output_key, keys.evaluate, order_of(keys.columns), places)
 
     def window_fields(self) -> dict[str, Any]:
         """Return groups, windows and policies as JSON values."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lmerge.core.elements import NEG_INF
+from lmerge.temporal.entrance import StreamEntrance
 from lmerge.temporal.errors import PlanError
 from lmerge.temporal.graph import GraphStep, OperatorGraph, StepCounters
 from lmerge.temporal.operators.operator import PlanOperator
@@ -37,11 +38,12 @@ class RunPart:
         """The nodes whose streams it takes."""
         return self.nodes[0].reads
 
-    def fields(self, places: Mapping[PlanNode, int]) -> dict[str, Any]:
-        """Return the part with its state as plain values. ``places``: of its nodes in the plan."""
+    def fields(self, places: Mapping[PlanNode, int], is_packed: bool) -> dict[str, Any]:
+        """Return the part with its state, as plain values or packed. ``places``: of its nodes in the plan."""
         (t, by_end), since = self.opening
         nodes = [places[node] for node in self.nodes]
-        return {"name": self.name, "nodes": nodes, "opening": [t, by_end, since], "state": self.operator.state()}
+        state = self.operator.packed_state() if is_packed else self.operator.state()
+        return {"name": self.name, "nodes": nodes, "opening": [t, by_end, since], "state": state}
 
     @property
     def begins(self) -> StreamBeginning:
@@ -57,12 +59,20 @@ def new_part(name: str, nodes: tuple[PlanNode, ...], begun: Opening, implementat
     return RunPart(name, nodes, begun, operator if begun.since == NEG_INF else SinceOperator(operator, begun.since))
 
 
+def restore_state(new: PlanOperator | StreamEntrance, state: dict[str, Any] | bytes) -> None:
+    """Give a new operator or entrance its state: plain values, or MessagePack of them."""
+    if isinstance(state, bytes):
+        new.restore_packed(state)
+    else:
+        new.restore(state)
+
+
 def restored_part(fields: Mapping[str, Any], order: Sequence[PlanNode], implementation: str) -> RunPart:
     """Return the part of ``RunPart.fields``. ``order``: the nodes of the plan by their places."""
     t, by_end, since = fields["opening"]
     nodes = tuple(order[place] for place in fields["nodes"])
     part = new_part(fields["name"], nodes, Opening(StreamBeginning(t, by_end), since), implementation)
-    part.operator.restore(fields["state"])
+    restore_state(part.operator, fields["state"])
     return part
 
 

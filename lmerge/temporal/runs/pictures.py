@@ -8,13 +8,18 @@ from lmerge.temporal.runs.parts import RunPart
 
 
 def part_notes(part: RunPart) -> list[str]:
-    """Return what an operator has taken and emitted, what it keeps, and what feedback has saved."""
+    """Return what an operator has taken and emitted, what it keeps, what feedback has saved, and what holds it back."""
     counters, operator = part.counters, part.operator
     lines = [f"{counters.taken:,} in, {counters.emitted:,} out"]
     lines.append(_kept(operator.live(), operator.stable))
     saved = [("not evaluated", operator.skipped), ("freed", operator.purged)]
     if any(number for _, number in saved):
         lines.append(", ".join(f"{number:,} {what}" for what, number in saved if number))
+    held_by = operator.held_by()
+    if held_by is not None:
+        lines.append(str(held_by))
+    if operator.failed:
+        lines.append(f"{operator.failed:,} failed, dropped")
     return lines
 
 

@@ -11,10 +11,12 @@ is in no later window, but can be the last finite end, where the windows of an e
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from lmerge.core.elements import INF, NEG_INF
+from lmerge.core.elements import INF, NEG_INF, show_time
 from lmerge.errors import LimitExceeded, UsageError
 from lmerge.temporal.changes import Change, Lifetime
+from lmerge.temporal.columns import RowBlock
 from lmerge.temporal.values import Values
 from lmerge.temporal.windows.group import WindowEntry, WindowGroup, WindowRules
 from lmerge.temporal.windows.kinds import Hopping
@@ -33,9 +35,10 @@ class GridGroup(WindowGroup):
     def apply(self, change: Change, begun: int) -> None:
         """Change the membership of the event in the windows that begin before the later of its two ends."""
         row, vs, old, new = change
-        if vs == NEG_INF and self._grid.since is None:
+        if self._grid.first_over(vs) <= NEG_INF:
             raise UsageError(
-                f"{change} starts at -inf, where {self._grid.shown} has no first window: give the windows since="
+                f"{change} starts at {show_time(vs)}, where {self._grid.shown} has no first window: give the windows "
+                "since="
             )
         self._keep(change, begun)
         # A module that sees ends is affected in every window of the event, others from the changed part on (D7).
@@ -52,16 +55,16 @@ class GridGroup(WindowGroup):
             if not (entry.events or self.rules.keeps_empty):
                 del self.windows[start]
 
-    def rows_by_window(self, inserts: Sequence[Change], begun: int) -> dict[int, list[Values]] | None:
+    def placed(self, inserts: Sequence[Change], begun: int) -> Mapping[int, Any] | None:
         """Return the rows of new events by the starts of their windows, or None if an event must be applied by itself.
 
-        That is one that ``apply`` refuses.
+        That is one that ``apply`` refuses. What is returned is for ``insert``.
         """
         grid, found = self._grid, dict[int, list[Values]]()
         until, most = begun + 1, self.rules.windows_max * grid.hop
         for row, vs, _, new in inserts:
             first, last = grid.first_over(vs), min(new, until)
-            if vs == NEG_INF or last - first > most:
+            if first <= NEG_INF or last - first > most:
                 return None
             for start in range(first, last, grid.hop):
                 if start in found:
@@ -70,12 +73,22 @@ class GridGroup(WindowGroup):
                     found[start] = [row]
         return found
 
-    def insert(self, inserts: Sequence[Change], windows: Mapping[int, Sequence[Values]], begun: int) -> None:
-        """Do as ``apply`` for new events, whose rows are in ``windows``. No state of the module reads lifetimes."""
+    def insert(self, inserts: Sequence[Change], windows: Mapping[int, Any], begun: int) -> None:
+        """Do as ``apply`` for new events, which are placed in ``windows``. No state of the module reads lifetimes."""
         reach = NEG_INF if self.keeps_members else self._grid.start_above(begun)
         self.events.insert([change for change in inserts if change.new >= reach])
         for start, rows in windows.items():
             self._enter_all(self._entry(start), rows)
+
+    def insert_blocks(self, kept: RowBlock, windows: Mapping[int, RowBlock], begun: int) -> None:
+        """Do as ``insert`` for new events as columns. ``kept``: those that the group keeps."""
+        self.events.insert_block(kept)
+        for start, block in windows.items():
+            self._enter_block(self._entry(start), block)
+
+    def blocks(self, entry: WindowEntry) -> Sequence[RowBlock] | None:
+        """Return the events that overlap a window as columns, or None if not all events of the group are."""
+        return self.events.overlapping_blocks(entry.start, entry.end)
 
     def _keep(self, change: Change, begun: int) -> None:
         """Keep the event as it is in place of the event as it was."""
@@ -138,7 +151,7 @@ class GridGroup(WindowGroup):
     def _entry(self, start: int) -> WindowEntry:
         entry: WindowEntry | None = self.windows.get(start)
         if entry is None:
-            entry = self.windows[start] = WindowEntry(start, start + self._grid.size)
+            entry = self.windows[start] = WindowEntry(start, min(INF, start + self._grid.size))
         return entry
 
     def _starts(self, first: int, until: int) -> range:

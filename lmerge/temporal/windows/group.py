@@ -9,14 +9,15 @@ sees the ends of events is affected wherever the event belongs.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from sortedcontainers import SortedDict, SortedList
 
 from lmerge.core.elements import INF
 from lmerge.temporal.changes import Change, Lifetime
+from lmerge.temporal.columns import RowBlock
 from lmerge.temporal.errors import ModuleViolation
 from lmerge.temporal.event_index import EventIndex
 from lmerge.temporal.values import OrderKey, Values
@@ -153,6 +154,14 @@ class WindowGroup(ABC):
     def members(self, entry: WindowEntry) -> Iterable[Lifetime]:
         """Yield the events of a window with their own lifetimes, in any order."""
 
+    def blocks(self, entry: WindowEntry) -> Sequence[RowBlock] | None:
+        """Return the events of a window as columns, or None if they are not."""
+        return None
+
+    def state(self, entry: WindowEntry) -> ModuleState:
+        """Return the state of an incremental module in a window that has events."""
+        return entry.state
+
     def is_complete(self, entry: WindowEntry) -> bool:
         """Whether a window has its end. Only count windows wait for it."""
         return True
@@ -192,7 +201,10 @@ class WindowGroup(ABC):
         if not entry.events and rules.on_empty is not None:
             return list(rules.on_empty(window))
         if isinstance(rules.module, IncrementalModule):
-            return list(rules.module.result(entry.state, window))
+            return list(rules.module.result(self.state(entry), window))
+        blocks = self.blocks(entry) if rules.module.takes_blocks else None
+        if blocks is not None:
+            return list(rules.module.compute_blocks(blocks, window))
         events = list(self.members(entry))
         if rules.follows_clipping:
             events = [rules.clipped(*event, entry) for event in events]
@@ -206,6 +218,27 @@ class WindowGroup(ABC):
         return list(rules.module.compute(events, window))
 
     # What a checkpoint keeps (``window_state``).
+
+    def state_of_window(self, entry: WindowEntry) -> Any:
+        """Return the state of a window as plain values; None without one."""
+        module = self.rules.module
+        return module.state_of(entry.state) if isinstance(module, IncrementalModule) and entry.events else None
+
+    def restore_window(self, entry: WindowEntry, state: Any) -> None:
+        """Give a window the state that ``state_of_window`` has returned."""
+        module = self.rules.module
+        if isinstance(module, IncrementalModule) and entry.events:
+            entry.state = module.restore(state)
+
+    def kept_parts(self) -> dict[str, Any]:
+        """Return what only some groups keep beside their windows, as plain values by name."""
+        return {}
+
+    def keep_parts(self, state: Mapping[str, Any]) -> None:  # noqa: B027  (most groups have nothing else)
+        """Take what ``kept_parts`` has returned, from all that is kept of the group."""
+
+    def check(self) -> None:  # noqa: B027  (most groups have nothing else)
+        """Assert the invariants of what only some groups keep."""
 
     def kept(self) -> Iterable[Lifetime]:
         """Yield the events that are kept, in any order."""
@@ -241,6 +274,14 @@ class WindowGroup(ABC):
         if isinstance(module, IncrementalModule):
             entry.state = module.add_rows(module.begin() if entry.events == 0 else entry.state, rows)
         entry.events += len(rows)
+        self.touched.add(entry.start)
+
+    def _enter_block(self, entry: WindowEntry, block: RowBlock) -> None:
+        """Let events that came as columns enter a window, if the state of its module reads no lifetimes."""
+        module = self.rules.module
+        if isinstance(module, IncrementalModule):
+            entry.state = module.add_block(module.begin() if entry.events == 0 else entry.state, block)
+        entry.events += len(block)
         self.touched.add(entry.start)
 
     def _leave(self, entry: WindowEntry, row: Values, vs: int, ve: int) -> None:

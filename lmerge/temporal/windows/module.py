@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from lmerge.core.elements import INF, NEG_INF
 from lmerge.temporal.changes import Lifetime
+from lmerge.temporal.columns import RowBlock
 from lmerge.temporal.values import Values
 from lmerge.temporal.windows.kinds import WindowDescriptor
 
@@ -25,7 +26,8 @@ class WindowModule(ABC):
 
     ``reads_events``: whether a result depends on lifetimes; ``starts_only``: on their starts alone, so that a window
     does not wait for the ends of its events. ``reads_window``: whether it depends on the window's ends. ``stamps``:
-    whether ``compute`` returns lifetimes; else it returns rows. ``shown``: its name, for messages.
+    whether ``compute`` returns lifetimes; else it returns rows. ``shown``: its name, for messages. ``is_users``:
+    whether a user's module is in it. ``takes_blocks``: whether ``compute_blocks`` is faster than ``compute``.
     """
 
     shown: str = "a module"
@@ -34,6 +36,12 @@ class WindowModule(ABC):
     starts_only: bool = False
     reads_window: bool = False
     stamps: bool = False
+    is_users: bool = False
+    takes_blocks: bool = False
+
+    def compute_blocks(self, blocks: Sequence[RowBlock], window: WindowDescriptor) -> Sequence[Values]:
+        """Return what ``compute`` returns for all events of ``blocks``, in any order. Only with ``takes_blocks``."""
+        raise NotImplementedError
 
     @abstractmethod
     def compute(self, events: Sequence[Lifetime], window: WindowDescriptor) -> Sequence[Values] | Sequence[Lifetime]:
@@ -64,6 +72,10 @@ class IncrementalModule(WindowModule):
         for row in rows:
             state = self.add(state, Lifetime(row, NEG_INF, INF))
         return state
+
+    def add_block(self, state: ModuleState, block: RowBlock) -> ModuleState:
+        """Do as ``add_rows`` for rows as columns."""
+        return self.add_rows(state, block.rows())
 
     @abstractmethod
     def remove(self, state: ModuleState, event: Lifetime) -> ModuleState:

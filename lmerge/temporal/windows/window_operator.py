@@ -14,8 +14,8 @@ with the input's alone: the watermark can release a window and a revision hold i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from sortedcontainers import SortedList
 
@@ -25,33 +25,26 @@ from lmerge.errors import LmergeError
 from lmerge.temporal.changes import Change, Delta, differences
 from lmerge.temporal.columns import AnyDelta, ColumnDelta, MixedOperator, as_rows
 from lmerge.temporal.errors import ModuleViolation
-from lmerge.temporal.operators.operator import Due, row_of_state
+from lmerge.temporal.operators.operator import Due, raise_first, row_of_state
 from lmerge.temporal.operators.skipping import SkippedEvents, SkippingOperator
 from lmerge.temporal.values import OrderKey, Values
-from lmerge.temporal.windows.count_group import CountGroup
 from lmerge.temporal.windows.grid_group import GridGroup, starts_of
 from lmerge.temporal.windows.group import WindowEntry, WindowGroup, WindowRules
-from lmerge.temporal.windows.kinds import CountWindows, Hopping, Sessions, Snapshots, WindowKind
+from lmerge.temporal.windows.holding import Holding, first_holding
+from lmerge.temporal.windows.kinds import Hopping
 from lmerge.temporal.windows.module import IncrementalModule
+from lmerge.temporal.windows.placing import GROUPS, grid_group, placed_blocks, placed_inserts
 from lmerge.temporal.windows.policies import Form, Stamp
 from lmerge.temporal.windows.ready import ReadyWindows
-from lmerge.temporal.windows.session_group import SessionGroup
-from lmerge.temporal.windows.snapshot_group import SnapshotGroup
 from lmerge.temporal.windows.stamping import first_result, has_results, stamped
 from lmerge.temporal.windows.window_state import check_group, restore_group, state_of_group
-
-GROUPS: Final[Mapping[type[WindowKind], Callable[[Values, WindowRules], WindowGroup]]] = {
-    Hopping: GridGroup,
-    Snapshots: SnapshotGroup,
-    CountWindows: CountGroup,
-    Sessions: SessionGroup,
-}
 
 
 class WindowOperator(SkippingOperator, MixedOperator):
     """Results of windows, by group. ``key_of``: the group's key of a row; None: all rows are one group.
 
-    ``key_order``: the order of groups, in which a checkpoint has them.
+    ``key_order``: the order of groups, in which a checkpoint has them. ``key_columns``: the key's columns by their
+    places in a row, if it has no other values.
 
     Raises ModuleViolation, LimitExceeded or UsageError from ``step``; the operator cannot go on then.
     """
@@ -63,10 +56,11 @@ class WindowOperator(SkippingOperator, MixedOperator):
         output_key: OrderKey,
         key_of: Callable[[Values], Values] | None = None,
         key_order: OrderKey = tuple,
+        key_columns: Sequence[int] | None = None,
     ) -> None:
         # On a grid, events that end before the first window that is needed are left out. The ends of all others are.
         super().__init__(name, output_key, [SkippedEvents(rules.key) if isinstance(rules.kind, Hopping) else None])
-        self._rules, self._key_of, self._key_order = rules, key_of, key_order
+        self._rules, self._key_of, self._key_order, self._key_columns = rules, key_of, key_order, key_columns
         self._groups: dict[Values, WindowGroup] = {}
         # Groups in whose live events further windows of a grid will begin.
         self._going_on: dict[Values, WindowGroup] = {}
@@ -159,6 +153,12 @@ class WindowOperator(SkippingOperator, MixedOperator):
         """Return the numbers of groups and of windows."""
         groups = self._groups.values()
         return {"groups": len(groups), "windows": sum(len(group.windows) for group in groups)}
+
+    def held_by(self) -> Holding | None:
+        """Return the window that holds the output's stable point behind where the input's allows it."""
+        if not self._open or self._open[0] >= self._input_stable:
+            return None
+        return first_holding(self._groups.values(), self._open[0], self._input_stable)
 
     def state(self) -> dict[str, Any]:
         """Return what the operator has to know to go on, as plain values."""
@@ -272,44 +272,26 @@ class WindowOperator(SkippingOperator, MixedOperator):
 
     def _inserted(self, changes: Sequence[Change]) -> bool:
         """Apply new events by group and window, or return False if each must be applied by itself."""
-        if not (self._takes_rows and changes and all(old == vs < new for _, vs, old, new in changes)):
+        if not (self._takes_rows and changes):
             return False
-        try:
-            inserts = {(): changes} if self._key_of is None else _by_key(changes, self._key_of)
-        except LmergeError:  # of a key: what is wrong with a row before it comes first
-            return False
-        found: list[tuple[GridGroup, Sequence[Change], Mapping[int, Sequence[Values]]]] = []
-        for key, some in inserts.items():
-            group = self._groups.get(key) or GridGroup(key, self._rules)
-            assert isinstance(group, GridGroup)
-            windows = group.rows_by_window(some, self._begun)
-            if windows is None:
-                return False
-            found.append((group, some, windows))
-        for group, some, rows in found:
+        found = placed_inserts(self._rules, changes, self._key_of, self._groups, self._begun)
+        for group, some, windows in found or ():
             self._groups[group.key] = group
-            group.insert(some, rows, self._begun)
+            group.insert(some, windows, self._begun)
             self._changed(group, min(change.vs for change in some))
-        return True
+        return found is not None
 
     def _inserted_columns(self, batch: ColumnDelta) -> bool:
         """Do as ``_inserted`` for columns. When time is bound the first change of each group counts, so not then."""
-        kind = self._rules.kind
-        assert isinstance(kind, Hopping)
-        grid = kind.size, kind.hop, kind.offset, kind.since
-        reach = NEG_INF if not isinstance(self._rules.module, IncrementalModule) else kind.start_above(self._begun)
-        if reach > INF or self._rules.stamp is Stamp.TIME_BOUND:
+        if self._rules.stamp is Stamp.TIME_BOUND:
             return False
-        try:
-            found = batch.rows_by_window(grid, self._begun, reach, self._rules.windows_max, self._key_of)
-        except LmergeError:  # as in ``_inserted``
-            return False
+        found = placed_blocks(self._rules, batch, self._key_columns, self._key_of, self._begun)
         for key, (windows, kept) in (found or {}).items():
             group = self._groups.get(key)
             if group is None:
-                group = self._groups[key] = GridGroup(key, self._rules)
+                group = self._groups[key] = grid_group(key, self._rules)
             assert isinstance(group, GridGroup)
-            group.insert([Change(row, vs, vs, ve) for row, vs, ve in kept], windows, self._begun)
+            group.insert_blocks(kept, windows, self._begun)
             self._changed(group, INF)
         return found is not None
 
@@ -332,20 +314,29 @@ class WindowOperator(SkippingOperator, MixedOperator):
     def _refresh(self) -> list[Change]:
         """Bring what was emitted for each touched window to what it must be, and drop what is closed."""
         changes: list[Change] = []
+        failures: list[tuple[Values, LmergeError]] = []
         touched = [(self._groups[key], sync) for key, sync in self._touched.items()]
         self._touched.clear()
         for group, sync_time in touched:
-            for start in sorted(group.touched):
-                found = self._refreshed(group, start)
-                if self._rules.stamp is Stamp.TIME_BOUND:
-                    self._check_bound(group, start, found, sync_time)
-                changes += found
+            try:
+                for start in sorted(group.touched):
+                    found = self._refreshed(group, start)
+                    if self._rules.stamp is Stamp.TIME_BOUND:
+                        self._check_bound(group, start, found, sync_time)
+                    changes += found
+            except LmergeError as error:
+                failures.append((group.key, error))
             group.touched.clear()
+        raise_first(failures, self._key_order)
         for group, start in self._ready.released():
             entry = group.windows.pop(start)
-            changes += differences((), stamped(group, entry) if has_results(group, entry) else ())
+            try:
+                changes += differences((), stamped(group, entry) if has_results(group, entry) else ())
+            except LmergeError as error:
+                failures.append((group.key, error))
             self._hold(group, start, None)
             self._touched[group.key] = INF
+        raise_first(failures, self._key_order)
         for group in [*(group for group, _ in touched), *(self._groups[key] for key in self._touched)]:
             self._prune(group)
         self._touched.clear()
@@ -481,18 +472,6 @@ class WindowOperator(SkippingOperator, MixedOperator):
         # Then every window that could be emitted at or before ``at`` has ended.
         last = at - kind.size + 1 if stamp is Stamp.POINT_AT_END else at
         return kind.start_above(last) - kind.hop + kind.size
-
-
-def _by_key(changes: Sequence[Change], key_of: Callable[[Values], Values]) -> dict[Values, list[Change]]:
-    """Return changes by the key of their group, in the order in which groups come."""
-    found: dict[Values, list[Change]] = {}
-    for change in changes:
-        key = key_of(change.row)
-        if key in found:
-            found[key].append(change)
-        else:
-            found[key] = [change]
-    return found
 
 
 def _up_to(calendar: Calendar, t: int) -> list[Node]:

@@ -13,19 +13,17 @@ from sortedcontainers import SortedList
 
 from lmerge.temporal.operators.operator import event_of_state, state_of_event, state_of_row
 from lmerge.temporal.windows.group import WindowEntry, WindowGroup
-from lmerge.temporal.windows.module import IncrementalModule
 
 
 def state_of_group(group: WindowGroup, stable: int) -> dict[str, Any]:
     """Return a group as plain values, its events in the order of start, row and end. ``stable``: of the input."""
-    module, key = group.rules.module, group.rules.key
+    key = group.rules.key
     events = sorted(group.kept(), key=lambda event: (event.vs, key(event.row), event.ve))
     windows = []
     for start, entry in group.windows.items():
-        state = module.state_of(entry.state) if isinstance(module, IncrementalModule) and entry.events else None
         ends = None if entry.ends is None else list(entry.ends)
-        windows.append([start, entry.end, entry.events, ends, state])
-    return {
+        windows.append([start, entry.end, entry.events, ends, group.state_of_window(entry)])
+    return group.kept_parts() | {
         "key": state_of_row(group.key),
         "events": [state_of_event(event) for event in events],
         "edges": group.kept_edges(stable),
@@ -37,15 +35,14 @@ def state_of_group(group: WindowGroup, stable: int) -> dict[str, Any]:
 
 def restore_group(group: WindowGroup, state: dict[str, Any]) -> None:
     """Give a new group what ``state_of_group`` has returned."""
-    module = group.rules.module
     for event in state["events"]:
         group.keep(event_of_state(event))
     group.keep_edges(state["edges"])
     for start, end, events, ends, kept in state["windows"]:
         group.windows[start] = entry = WindowEntry(start, end)
         entry.events, entry.ends = events, None if ends is None else SortedList(ends)
-        if isinstance(module, IncrementalModule) and entry.events:
-            entry.state = module.restore(kept)
+        group.restore_window(entry, kept)
+    group.keep_parts(state)
     group.emitted = {start: [*map(event_of_state, results)] for start, results in state["emitted"]}
     group.due = state["due"]
 
@@ -63,3 +60,4 @@ def check_group(group: WindowGroup) -> None:
             ends = sorted(event.ve for event in group.members(entry))
             assert entry.events == len(ends), f"{entry.span} counts {entry.events} events of {len(ends)}"
             assert entry.ends is None or list(entry.ends) == ends
+    group.check()

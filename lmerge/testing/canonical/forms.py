@@ -56,15 +56,30 @@ def marked(results: str, is_closed: str, *, settles_behind_start: str | None, is
     return f"SELECT *, {is_closed} AS is_closed, {settled} AS is_settled, {first} AS first_at FROM ({results})"
 
 
-def emitted(results: str, form: Form, moment: StreamTimes, peers: Sequence[str]) -> str:
-    """Return the results that a form must have emitted. ``peers``: the columns of windows that wait for each other."""
-    partition = f"PARTITION BY {', '.join(peers)}" if peers else ""
-    first_open = f"min(window_start) FILTER (WHERE NOT is_closed) OVER ({partition})"
-    condition = {
+def emitted(results: str, form: Form, moment: StreamTimes, peers: Sequence[str], *, is_time_bound: bool = False) -> str:
+    """Return the results that a form must have emitted. ``peers``: the columns of windows that wait for each other.
+
+    ``is_time_bound``: a result with its own ``result_start`` cannot change when the stable point has passed it (V.F.1).
+    """
+    return emitted_where(results, condition(form, moment, is_time_bound=is_time_bound), peers)
+
+
+def condition(form: Form, moment: StreamTimes, *, is_time_bound: bool = False) -> str:
+    """Return when a form must have emitted a result, for ``emitted_where``. ``is_time_bound``: as in ``emitted``."""
+    return {
         "eager": f"window_start <= {moment.mark}",
-        "settled": "is_settled",
+        "settled": f"is_settled OR result_start < {moment.stable}" if is_time_bound else "is_settled",
         "watermark": f"coalesce(window_end <= {moment.mark}, FALSE) OR coalesce(first_at < {moment.passed}, FALSE)",
         "final": "is_closed AND (first_open IS NULL OR window_start < first_open)",
     }[form]
+
+
+def emitted_where(results: str, must: str, peers: Sequence[str]) -> str:
+    """Return the results that fulfil a condition over what ``marked`` has, and ``first_open``, the first open window.
+
+    ``peers``: as in ``emitted``.
+    """
+    partition = f"PARTITION BY {', '.join(peers)}" if peers else ""
+    first_open = f"min(window_start) FILTER (WHERE NOT is_closed) OVER ({partition})"
     with_open = f"SELECT *, {first_open} AS first_open FROM ({results})"
-    return f"SELECT * EXCLUDE (is_closed, is_settled, first_at, first_open) FROM ({with_open}) WHERE {condition}"
+    return f"SELECT * EXCLUDE (is_closed, is_settled, first_at, first_open) FROM ({with_open}) WHERE {must}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lmerge.testing.canonical.times import INF, start_above, wide
+from lmerge.testing.canonical.times import INF, later, start_above, wide
 
 Results = Sequence[tuple[str, str]]
 """Pairs of a name and an aggregate of DuckDB over the columns of a window's events."""
@@ -18,13 +18,18 @@ Results = Sequence[tuple[str, str]]
 # Members.
 
 
-def in_hopping(events: str, size: int, hop: int, offset: int, begun: int | str) -> str:
-    """Return the members of hopping windows that start at or before ``begun``, a time or an expression."""
+def in_hopping(events: str, size: int, hop: int, offset: int, begun: int | str, since: int | None = None) -> str:
+    """Return the members of hopping windows that start at or before ``begun``, a time or an expression.
+
+    ``since``: no window starts before it.
+    """
     first = start_above(f"({wide('vs')} - {size})", hop, offset)
+    if since is not None:
+        first = f"greatest({first}, {start_above(str(since - 1), hop, offset)})"
     last = f"least({wide('ve')} - 1, {wide(str(begun))})"
     starts = f"unnest(range(CAST({first} AS BIGINT), CAST({last} + 1 AS BIGINT), {hop}))"
     begun_ones = f"SELECT CAST({starts} AS BIGINT) AS window_start, * FROM {events} WHERE {first} <= {last}"
-    return f"SELECT *, window_start + {size} AS window_end FROM ({begun_ones})"
+    return f"SELECT *, {later('window_start', size)} AS window_end FROM ({begun_ones})"
 
 
 def in_snapshots(events: str, keys: Sequence[str]) -> str:
@@ -64,6 +69,17 @@ def in_sessions(events: str, gap: int, keys: Sequence[str]) -> str:
     return f"SELECT * EXCLUDE (place, begins, run_of) FROM ({spans})"
 
 
+def grid(times: str, size: int, hop: int, offset: int, begun: str, since: int) -> str:
+    """Return the windows since a time, with and without events, for each row of ``times``: its columns and the window.
+
+    ``begun``: a column of ``times``, the time at or before which the last window starts.
+    """
+    first = start_above(str(since - 1), hop, offset)
+    starts = f"unnest(range(CAST({first} AS BIGINT), CAST(greatest({wide(begun)} + 1, {first}) AS BIGINT), {hop}))"
+    begun_ones = f"SELECT *, CAST({starts} AS BIGINT) AS window_start FROM {times}"
+    return f"SELECT *, {later('window_start', size)} AS window_end FROM ({begun_ones})"
+
+
 # From members to results.
 
 
@@ -80,6 +96,18 @@ def grouped(members: str, keys: Sequence[str], results: Results, passed: Sequenc
     computed += [f"any_value({column}) AS {column}" for column in passed]
     grouping = ", ".join([*keys, "window_start", "window_end"])
     return f"SELECT {', '.join([*keys, *computed])}, window_start, window_end FROM ({members}) GROUP BY {grouping}"
+
+
+def with_empty(results: str, windows: str, keys: Sequence[str], values: Results) -> str:
+    """Return the results of all windows of ``windows``, a query as of ``grid``, also of those without events.
+
+    ``values``: pairs of a result's name and its value where there is no event. Other columns come from ``windows``.
+    """
+    same = " AND ".join(f"r.{key} = w.{key}" for key in [*keys, "window_start"])
+    chosen = ", ".join(
+        f"CASE WHEN r.window_start IS NULL THEN {value} ELSE r.{name} END AS {name}" for name, value in values
+    )
+    return f"SELECT w.*, {chosen} FROM ({windows}) AS w LEFT JOIN ({results}) AS r ON {same}"
 
 
 def ranked(members: str, keys: Sequence[str], order: str, k: int) -> str:

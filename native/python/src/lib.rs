@@ -36,7 +36,10 @@ mod _native {
     #[pymodule_export]
     use super::tdb::Tdb;
     #[pymodule_export]
-    use super::temporal::{ColumnBatch, ColumnEntrance, ColumnForm, ColumnTable, Expressions, TemporalOperator};
+    use super::temporal::{
+        ColumnBatch, ColumnEntrance, ColumnForm, ColumnTable, Expressions, RowBlock, TemporalOperator, block_arrays,
+        block_values,
+    };
     #[pymodule_export]
     use super::wire::{Received, encode_publish, encode_subscribe, read_publish, read_subscribe};
 

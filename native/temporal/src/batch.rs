@@ -2,11 +2,18 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch, UInt32Array, new_empty_array};
-use arrow_buffer::ScalarBuffer;
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, RecordBatch, UInt32Array, new_empty_array};
+use arrow_buffer::{OffsetBuffer, ScalarBuffer};
+use arrow_schema::DataType;
+use arrow_select::concat::concat;
 use arrow_select::take::take;
 
 use crate::RowSchema;
+use crate::failure::Failure;
+
+/// The most bytes of a text column, and elements of a list column: Arrow counts them with 32 bits.
+pub const COLUMN_LENGTH_MAX: usize = i32::MAX as usize;
 
 /// A batch of changes, and the stable point and the watermark behind them; None where they do not move.
 ///
@@ -91,4 +98,60 @@ pub fn taken(columns: &[ArrayRef], indices: &[u32]) -> Vec<ArrayRef> {
     let indices = UInt32Array::from(indices.to_vec());
     let of = |column: &ArrayRef| take(column, &indices, None).expect("indices are within the column");
     columns.iter().map(of).collect()
+}
+
+/// The changes of several batches one after the other, without stable point and watermark. Err: a column would have more
+/// bytes of text, or elements of lists, than `length_max`.
+pub fn joined(schema: &Arc<RowSchema>, batches: &[&Batch], length_max: usize) -> Result<Batch, Failure> {
+    let column = |at: usize| -> Result<ArrayRef, Failure> {
+        let parts: Vec<&dyn Array> = batches.iter().map(|batch| &*batch.columns[at]).collect();
+        let mut lengths: Vec<usize> = Vec::new();
+        for part in &parts {
+            let of_part = lengths_of(*part);
+            lengths.resize(of_part.len(), 0);
+            lengths.iter_mut().zip(of_part).for_each(|(all, one)| *all += one);
+        }
+        if lengths.iter().any(|&length| length > length_max) {
+            return Err(too_long(&schema.columns[at].name, length_max));
+        }
+        Ok(concat(&parts).expect("the batches have the same columns"))
+    };
+    let times = |of: fn(&Batch) -> &[i64]| batches.iter().flat_map(|batch| of(batch)).copied().collect();
+    Ok(Batch {
+        columns: (0..schema.columns.len()).map(column).collect::<Result<_, _>>()?,
+        schema: schema.clone(),
+        vs: times(|batch| &batch.vs),
+        old: times(|batch| &batch.old),
+        new: times(|batch| &batch.new),
+        stable: None,
+        mark: None,
+    })
+}
+
+/// How much the offsets of a column count, in it and in the columns inside it, in an order that depends on its type alone.
+fn lengths_of(column: &dyn Array) -> Vec<usize> {
+    let span = |offsets: &OffsetBuffer<i32>| (offsets[0] as usize, (offsets[offsets.len() - 1] - offsets[0]) as usize);
+    match column.data_type() {
+        DataType::Utf8 => vec![span(column.as_string::<i32>().offsets()).1],
+        DataType::Binary => vec![span(column.as_binary::<i32>().offsets()).1],
+        DataType::List(_) => {
+            let lists = column.as_list::<i32>();
+            let (first, count) = span(lists.offsets());
+            let mut lengths = vec![count];
+            lengths.extend(lengths_of(&lists.values().slice(first, count)));
+            lengths
+        }
+        DataType::Struct(_) => {
+            let fields = column.as_struct().columns().iter();
+            fields.flat_map(|field| lengths_of(field)).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn too_long(column: &str, length_max: usize) -> Failure {
+    Failure::Limit(format!(
+        "the column {column:?} would have more than {length_max} bytes of text or elements of lists in one table, which \
+         is the most: take fewer events at once, or fewer columns"
+    ))
 }

@@ -3,10 +3,8 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use arrow_array::ArrayRef;
-use arrow_select::concat::concat;
-
-use crate::batch::Batch;
+use crate::batch::{Batch, joined};
+use crate::failure::Failure;
 use crate::rows::RowForm;
 use crate::{INF, RowSchema};
 
@@ -51,45 +49,49 @@ pub struct ResultTable {
     waiting: Vec<Batch>,
     /// Changes that wait.
     count: usize,
+    length_max: usize,
 }
 
 impl ResultTable {
-    pub fn new(schema: Arc<RowSchema>) -> ResultTable {
+    /// `length_max`: the most bytes of a text column, and elements of a list column.
+    pub fn new(schema: Arc<RowSchema>, length_max: usize) -> ResultTable {
         ResultTable {
             form: RowForm::new(&schema),
             events: Batch::empty(schema.clone()),
             schema,
             waiting: Vec::new(),
             count: 0,
+            length_max,
         }
     }
 
-    pub fn apply(&mut self, batch: &Batch) {
+    /// Take a batch. Err: the table would be too long; it stays as it was, with the batch waiting.
+    pub fn apply(&mut self, batch: &Batch) -> Result<(), Failure> {
         if batch.is_empty() {
-            return;
+            return Ok(());
         }
         self.count += batch.len();
         self.waiting.push(batch.clone());
         // The work is that of the changes, up to a factor, and the memory that of the table.
         if self.count > WAITING_MIN.max(2 * self.events.len()) {
-            self.settle();
+            self.settle()?;
         }
+        Ok(())
     }
 
-    /// The events as inserts, by start, row and end.
-    pub fn events(&mut self) -> &Batch {
-        self.settle();
-        &self.events
+    /// The events as inserts, by start, row and end. Err: they and what has changed are too long for one table.
+    pub fn events(&mut self) -> Result<&Batch, Failure> {
+        self.settle()?;
+        Ok(&self.events)
     }
 
-    fn settle(&mut self) {
+    fn settle(&mut self) -> Result<(), Failure> {
         if self.waiting.is_empty() {
-            return;
+            return Ok(());
         }
-        let before = std::mem::replace(&mut self.events, Batch::empty(self.schema.clone()));
-        self.waiting.push(before);
-        self.count = 0;
-        let all = joined(self.schema.clone(), &std::mem::take(&mut self.waiting));
+        let parts: Vec<&Batch> = self.waiting.iter().chain([&self.events]).collect();
+        let all = joined(&self.schema, &parts, self.length_max)?;
+        (self.waiting, self.count, self.events) = (Vec::new(), 0, Batch::empty(self.schema.clone()));
         let rows = self.form.encode(&all.columns);
         let mut ends: Vec<(u32, i64, bool)> = Vec::with_capacity(all.len()); // a change, an end, and whether it is new
         for at in 0..all.len() {
@@ -118,23 +120,6 @@ impl ResultTable {
             new: kept.into(),
             ..found
         };
-    }
-}
-
-/// Changes of several batches as one, without stable point and watermark.
-fn joined(schema: Arc<RowSchema>, batches: &[Batch]) -> Batch {
-    let column = |at: usize| -> ArrayRef {
-        let parts: Vec<_> = batches.iter().map(|batch| &*batch.columns[at]).collect();
-        concat(&parts).expect("the columns of a table are below the limits of Arrow's offsets")
-    };
-    let times = |of: fn(&Batch) -> &[i64]| batches.iter().flat_map(of).copied().collect();
-    Batch {
-        columns: (0..schema.columns.len()).map(column).collect(),
-        schema,
-        vs: times(|batch| &batch.vs),
-        old: times(|batch| &batch.old),
-        new: times(|batch| &batch.new),
-        stable: None,
-        mark: None,
+        Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! The temporal engine on columns, without Python: the operators of `lmerge/temporal`, which is the definition.
+//! The temporal algebra on columns, without Python: the operators of `lmerge/temporal`, which is the definition.
 //!
 //! One call takes a batch of each input and returns a batch. At the same batches an operator gives the same changes in
 //! the same order, the same errors and the same state as the one in Python. The reasons for the rules are there; here
@@ -13,8 +13,9 @@
 //! | `operator`, `operators` | what every operator is; those that are not windows |
 //! | `entrance`, `open_events` | where a stream enters a plan: checked, with its stable points and live events |
 //! | `history`, `elements` | a table of events as batches, and batches as a table or as elements of the wire |
-//! | `plain`, `plain_rows`, `failure` | state as plain values, and rows in it; what ends a step |
+//! | `plain`, `plain_rows`, `packed`, `failure` | state as plain values, rows in it, and its bytes; what ends a step |
 //! | `calendar`, `sorted` | what is due at a stable; sorted multisets |
+//! | `row_blocks` | new events by group and window, for windows whose modules run in Python |
 //! | `windows`, `aggregates` | windows of every kind, and what is computed in them |
 //! | `expressions` | scalar expressions over columns |
 //! | `limit` | the least work of a count by key, for the bench |
@@ -32,8 +33,10 @@ pub mod limit;
 pub mod open_events;
 pub mod operator;
 pub mod operators;
+pub mod packed;
 pub mod plain;
 pub mod plain_rows;
+pub mod row_blocks;
 pub mod rows;
 pub mod settle;
 pub mod sorted;

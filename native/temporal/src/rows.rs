@@ -151,6 +151,11 @@ impl RowArena {
         self.bytes.evacuate(|id, place| places[id as usize] = place);
     }
 
+    /// The numbers of all rows, in no useful order.
+    pub fn numbers(&self) -> impl Iterator<Item = u32> {
+        self.numbers.iter().copied()
+    }
+
     /// The number of rows.
     pub fn len(&self) -> usize {
         self.numbers.len()

@@ -17,15 +17,16 @@ use crate::{Column, Kind};
 
 /// The batch in which no event changes twice, in the order of an output. `form`: of its rows.
 pub fn settled(batch: Batch, form: &RowForm) -> Batch {
-    if batch.vs.is_sorted_by(|one, other| one < other) && are_inserts(&batch) {
+    let is_by_start = batch.vs.is_sorted();
+    let mut rows = None;
+    if is_by_start && are_inserts(&batch) && is_by_row(&batch, form, &mut rows) {
         return batch;
     }
     let mut order: Vec<(i64, u32)> = batch.vs.iter().copied().zip(0..).collect();
-    if !batch.vs.is_sorted() {
+    if !is_by_start {
         order.sort(); // by start, then as they came; adaptive
     }
     let mut out = Settled::default();
-    let mut rows = None;
     for ties in order.chunk_by_mut(|one, other| one.0 == other.0) {
         if let [(_, only)] = ties {
             out.push_if_changed(*only, &batch);
@@ -38,6 +39,17 @@ pub fn settled(batch: Batch, form: &RowForm) -> Batch {
         }
     }
     out.batch(batch)
+}
+
+/// Whether rows of equal starts increase.
+fn is_by_row(batch: &Batch, form: &RowForm, rows: &mut Option<RowOrder>) -> bool {
+    (1..batch.len()).all(|at| {
+        let (one, other) = (at as u32 - 1, at as u32);
+        batch.vs[at - 1] < batch.vs[at] || {
+            let rows = rows.get_or_insert_with(|| RowOrder::new(form, &batch.columns));
+            rows.compare(one, other).is_lt()
+        }
+    })
 }
 
 /// Whether every change is an insert that is not empty.

@@ -42,7 +42,7 @@ def arrivals(random_: random.Random, events: list[Lifetime]) -> list[Item]:
 @pytest.mark.parametrize("case", CASES)
 def test_l11_any_order_of_arrival_gives_the_same_table(case: str, implementation: str) -> None:
     plan = plan_of(CASES[case])
-    for seed in range(4):
+    for seed in range(3):
         random_ = random.Random(seed)
         given = {
             one.label: [

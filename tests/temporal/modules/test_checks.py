@@ -14,7 +14,7 @@ from lmerge.temporal.errors import ModuleViolation, PlanError
 from lmerge.temporal.modules.aggregates import aggregate_module
 from lmerge.temporal.modules.arguments import column_argument
 from lmerge.temporal.modules.builtin import BUILTIN_AGGREGATES, bind_aggregate
-from lmerge.temporal.modules.functions import aggregate
+from lmerge.temporal.modules.functions import aggregate_function
 from lmerge.temporal.modules.kinds import (
     Aggregate,
     AggregateModule,
@@ -30,7 +30,7 @@ from lmerge.testing.module_checks import check_incremental, check_module
 from lmerge.wire.schema import SchemaLike, parse_schema
 
 VALUE: SchemaLike = {"value": "int"}
-SIZE = aggregate(inputs={"v": "int?", "s": "decimal(2)"}, result="int", name="size")(lambda v, s: len(v))
+SIZE = aggregate_function(inputs={"v": "int?", "s": "decimal(2)"}, result="int", name="size")(lambda v, s: len(v))
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ SIZE = aggregate(inputs={"v": "int?", "s": "decimal(2)"}, result="int", name="si
         (MyAverage(), ["deterministic"]),
         (MyTimeWeightedAverage(), ["deterministic"]),
         (
-            aggregate(inputs={"v": "int?", "s": "decimal(2)"}, result="int", name="size")(lambda v, s: len(v)),
+            aggregate_function(inputs={"v": "int?", "s": "decimal(2)"}, result="int", name="size")(lambda v, s: len(v)),
             ["deterministic"],
         ),
     ],
@@ -69,7 +69,7 @@ def test_an_operator_over_any_rows_is_checked_over_the_rows_of_a_schema() -> Non
 def test_rows_can_be_those_of_the_user() -> None:
     seen = set()
 
-    @aggregate()
+    @aggregate_function()
     def look(values: list[float]) -> float:
         seen.update(values)
         return 1.0

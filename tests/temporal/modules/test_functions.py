@@ -19,7 +19,7 @@ from lmerge.temporal.modules.adapters import bind_aggregate_module
 from lmerge.temporal.modules.aggregates import aggregate_module
 from lmerge.temporal.modules.arguments import argument_of, column_argument
 from lmerge.temporal.modules.builtin import bind_aggregate
-from lmerge.temporal.modules.functions import FunctionAggregate, aggregate
+from lmerge.temporal.modules.functions import FunctionAggregate, aggregate_function
 from lmerge.temporal.windows.kinds import WindowDescriptor
 from lmerge.wire.schema import parse_schema
 
@@ -39,13 +39,13 @@ def result(module: FunctionAggregate, *columns: str) -> Any:
     return found
 
 
-@aggregate()
+@aggregate_function()
 def spread(values: list[float]) -> float:
     """Largest less smallest."""
     return max(values) - min(values)
 
 
-@aggregate()
+@aggregate_function()
 def weighted(values: list[float], weights: Sequence[int], *, power: int = 1) -> float:
     return sum(v * float(w) ** power for v, w in zip(values, weights, strict=True)) / sum(weights)
 
@@ -58,12 +58,12 @@ def test_a_decorator_makes_an_aggregate_of_a_function_that_stays_a_function() ->
 
 
 def test_a_function_without_annotations_declares_its_types() -> None:
-    median = aggregate(inputs={"value": "float"}, result="float", version=2)(statistics.median)
+    median = aggregate_function(inputs={"value": "float"}, result="float", version=2)(statistics.median)
     assert result(median, "v") == 3.0
     assert median.shown == "module 'median' version 2"
-    assert result(aggregate(inputs={"value": "decimal(1)"}, result="decimal(1)", name="most")(max), "d") == Decimal(
-        "2.5"
-    )
+    assert result(
+        aggregate_function(inputs={"value": "decimal(1)"}, result="decimal(1)", name="most")(max), "d"
+    ) == Decimal("2.5")
 
 
 def test_several_inputs_are_a_column_each_and_parameters_are_by_name() -> None:
@@ -79,12 +79,12 @@ def test_columns_come_in_the_form_that_is_declared(columns: Any) -> None:
         "numpy": lambda v, w: np.sum(v) + np.sum(w) if (v.dtype, w.dtype) == (np.float64, np.int64) else None,
         "arrow": lambda v, w: pc.add(pc.sum(v), pc.sum(w)) if (v.type, w.type) == (pa.float64(), pa.int64()) else None,
     }
-    declare = aggregate(inputs={"v": "float", "w": "int"}, result="float", name="total", columns=columns)
+    declare = aggregate_function(inputs={"v": "float", "w": "int"}, result="float", name="total", columns=columns)
     assert result(declare(forms[columns]), "v", "w") == 14.0
 
 
 def test_arrow_has_moments_decimals_and_missing_values() -> None:
-    declare = aggregate(
+    declare = aggregate_function(
         inputs={"t": "timestamp", "d": "decimal(1)", "maybe": "float?"}, result="int", name="look", columns="arrow"
     )
     seen: list[Any] = []
@@ -115,17 +115,26 @@ def test_an_expression_is_an_argument() -> None:
 
 def test_a_result_that_does_not_fit_is_named() -> None:
     with pytest.raises(ModuleViolation, match=r"module 'listing' version 1 returned in window \[0, 10\) for r"):
-        result(aggregate(inputs={"v": "float"}, result="float", name="listing")(list), "v")
+        result(aggregate_function(inputs={"v": "float"}, result="float", name="listing")(list), "v")
 
 
 @pytest.mark.parametrize(
     ("declare", "problem"),
     [
-        (lambda: aggregate()(lambda values: 1), "needs a name"),
-        (lambda: aggregate()(sorted), "declare its inputs, or annotate its arguments as list|declare its inputs"),
-        (lambda: aggregate(inputs={"x": "float"}, name="f")(max), "declare its result"),
-        (lambda: aggregate(inputs={"x": "double"}, result="float")(max), "aggregate 'max': column 'x': unknown type"),
-        (lambda: aggregate(inputs={"x": "float"}, result="float", columns="pandas")(max), "columns is 'pandas'"),  # type: ignore[arg-type]  # what a test is about
+        (lambda: aggregate_function()(lambda values: 1), "needs a name"),
+        (
+            lambda: aggregate_function()(sorted),
+            "declare its inputs, or annotate its arguments as list|declare its inputs",
+        ),
+        (lambda: aggregate_function(inputs={"x": "float"}, name="f")(max), "declare its result"),
+        (
+            lambda: aggregate_function(inputs={"x": "double"}, result="float")(max),
+            "aggregate 'max': column 'x': unknown type",
+        ),
+        (
+            lambda: aggregate_function(inputs={"x": "float"}, result="float", columns="pandas")(max),  # type: ignore[arg-type]  # what a test is about
+            "columns is 'pandas'",
+        ),
     ],
 )
 def test_what_cannot_be_declared_is_refused(declare: Callable[[], Any], problem: str) -> None:
@@ -138,12 +147,12 @@ def test_an_annotation_without_a_type_of_a_schema_is_refused() -> None:
         return max(values)
 
     with pytest.raises(PlanError, match=r"aggregate 'price': declare its inputs, or annotate values as list\[float\]"):
-        aggregate()(price)
+        aggregate_function()(price)
 
     def maybe(values: list[int | None]) -> int | None:
         return max((one for one in values if one is not None), default=None)
 
-    declared = aggregate()(maybe)
+    declared = aggregate_function()(maybe)
     assert (str(declared.input_schema()), declared.result_column(declared.input_schema()).describe()) == (
         "values: int?",
         "int?",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+import signal
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from decimal import Decimal
 from typing import Any, ClassVar
 
 import pytest
+from interrupts import accept_interrupts, handled_interrupts
 from module_world import (
     ARGUMENT,
     DEFINED,
@@ -322,7 +324,7 @@ def failing(value: Any, of_operator: bool = False, result: str = "int") -> Windo
     """Return a module that returns a value, or raises it."""
 
     def answer() -> Any:
-        if isinstance(value, Exception):
+        if isinstance(value, BaseException):
             raise value
         return value
 
@@ -354,6 +356,7 @@ def failing(value: Any, of_operator: bool = False, result: str = "int") -> Windo
         (failing(1.5), "1.5 is not a whole number"),
         (failing("x", result="float"), "'x' is not a number"),
         (failing(ValueError("bad")), r"raised ValueError: bad in window \[0, 10\), given the event \(1\) \[2, 3\)"),
+        (failing(None, of_operator=True), r"returned None; an operator returns rows in window \[0, 10\)"),
         (failing(5, of_operator=True), "raised TypeError: 'int' object is not iterable"),
         (failing([5], of_operator=True), "5 where a row is a tuple, a list or a mapping"),
         (failing([(1,)], of_operator=True), "a row with 1 columns, and declares 2"),
@@ -384,6 +387,27 @@ def test_a_generator_that_fails_late_is_named_too() -> None:
 
     with pytest.raises(ModuleViolation, match="module 'late' version 1 raised KeyError: 'gone'"):
         over(bound(Late()), events_of((1, 2, 3), (2, 2, 3)))
+
+
+@pytest.mark.parametrize("raised", [SystemExit(0), GeneratorExit(), KeyboardInterrupt()])
+def test_a_module_does_not_end_the_program(raised: BaseException) -> None:
+    with handled_interrupts(), pytest.raises(ModuleViolation, match=f"raised {type(raised).__name__}: .*in window"):
+        over(failing(raised), events_of((1, 2, 3)))
+
+
+def test_an_interrupt_ends_the_program_and_is_no_fault_of_a_module() -> None:
+    accept_interrupts()
+
+    class Slow(Aggregate[int, int]):
+        inputs: ClassVar[SchemaLike] = {"value": "int"}
+        result = "int"
+
+        def compute(self, rows: Sequence[int]) -> int:
+            signal.raise_signal(signal.SIGINT)
+            return 0
+
+    with pytest.raises(KeyboardInterrupt):
+        over(bound(Slow()), events_of((1, 2, 3)))
 
 
 @pytest.mark.parametrize("lifetime", [("0", 5), (0, 5.0), (0, 2**63), (True, 5)])
@@ -426,6 +450,8 @@ def test_declarations_that_cannot_be_are_refused() -> None:
         Properties(reads=("start",), needs=("end",))
     with pytest.raises(PlanError, match="reads"):
         Properties(reads=("begin",))
+    with pytest.raises(PlanError, match=r"a module that needs \('window',\): what there is are start, end"):
+        Properties(needs=("window",))
     with pytest.raises(PlanError, match="needs"):
         Properties(needs="start")
     random_one = Sight()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import signal
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from interrupts import accept_interrupts, handled_interrupts
 
 import lmerge.temporal as lt
 from lmerge.core.elements import INF
@@ -250,6 +252,33 @@ def test_a_failure_is_kept_and_not_looked_for_again() -> None:
         native(bind_all([function(col.a)], SCHEMA), rows)
     assert calls == [1, 2]
     assert isinstance(raised.value.__cause__, ValueError)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("raised", [SystemExit(0), GeneratorExit(), KeyboardInterrupt()])
+def test_a_function_does_not_end_the_program(form: str, raised: BaseException) -> None:
+    def ends(a: Any) -> Any:
+        raise raised
+
+    options: dict[str, Any] = {} if form == "row" else {"vectorised": True, "columns": form}
+    bound = bind_all([FunctionRegistry().scalar(["int"], "int", **options)(ends)(col.a)], SCHEMA)
+    message = rf"function 'ends' version 1 raised {type(raised).__name__}: .*in row \(1, "
+    with handled_interrupts(), pytest.raises(ModuleViolation, match=message):
+        native(bound, [(a, None, 0.0, None, 0, None) for a in (1, 2)])
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_interrupt_ends_the_program_and_is_no_fault_of_a_function(form: str) -> None:
+    accept_interrupts()
+
+    def slow(a: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        return a
+
+    options: dict[str, Any] = {} if form == "row" else {"vectorised": True, "columns": form}
+    bound = bind_all([FunctionRegistry().scalar(["int"], "int", **options)(slow)(col.a)], SCHEMA)
+    with pytest.raises(KeyboardInterrupt):
+        native(bound, [(a, None, 0.0, None, 0, None) for a in (1, 2)])
 
 
 def test_a_function_that_stops_an_iteration_is_named() -> None:

@@ -200,7 +200,7 @@ def test_arrow_tables_enter_a_run_as_their_rows(names: tuple[str, ...]) -> None:
         run = QueryRun({"all": stream.where(col[names[0]] == col[names[0]]).node}, implementation=implementation)
         assert run.entrances["s"].has_columns == (implementation == "native")
         steps = run.take_arrow("s", ARROW.select(["vs", "ve", *names]), 4)
-        steps += run.take_arrow("s", ARROW.slice(4).select(["vs", *names]))
+        steps += run.take_arrow("s", ARROW.slice(4).select(["vs", *names]), ve=None)
         found.append((shown([as_rows(step["all"]) for step in steps]), shown(run.snapshot())))
         with pytest.raises(UsageError, match="is no lifetime"):
             run.take_arrow("s", ARROW.select(["vs", "ve", *names]), vs="ve", ve="vs")

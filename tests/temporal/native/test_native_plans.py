@@ -13,6 +13,7 @@ from native_world import Twins, run_twins
 from plan_generator import SOURCES, random_plan
 
 from lmerge.temporal.columns import ColumnOperator
+from lmerge.temporal.plan.compiling import compile_plan
 
 FOUND = 893
 """A seed with ranked rows of snapshots by watermark, of which the native windows lacked one."""
@@ -23,7 +24,7 @@ ROWS = {name: rows for name, (_, rows) in SOURCES.items()}
 def run(seed: int) -> Twins:
     random_ = Random(seed)
     plan = random_plan(random_)
-    return run_twins(random_, list(plan.nodes.values()), ROWS, items=16)
+    return run_twins(random_, compile_plan(list(plan.nodes.values())), ROWS, items=16)
 
 
 def test_plans_are_the_same_on_both() -> None:

@@ -16,10 +16,12 @@ from paper_world import PlanTrace, adjust, event, insert, names, numbers, result
 
 from lmerge.core.elements import INF
 from lmerge.errors import LimitExceeded, UsageError
+from lmerge.temporal.changes import Change, Lifetime
 from lmerge.temporal.errors import ModuleViolation
-from lmerge.temporal.modules.functions import aggregate as aggregate_of
+from lmerge.temporal.modules.functions import aggregate_function
 from lmerge.temporal.plan.properties import derive
-from lmerge.temporal.plan.stream import count, method_of
+from lmerge.temporal.plan.stream import count, method_of, source
+from lmerge.temporal.running import QueryRun, ResultTable
 from lmerge.testing.module_checks import check_module
 
 
@@ -180,7 +182,7 @@ def test_d13_windows_without_end_are_a_named_error_and_not_a_full_memory() -> No
 drawn = itertools.count()
 
 
-@aggregate_of(name="drawn_anew")
+@aggregate_function(name="drawn_anew")
 def drawn_anew(values: list[int]) -> int:
     """Return another number each time."""
     return next(drawn)
@@ -221,6 +223,19 @@ def test_d16_what_an_aggregate_promises_follows_from_its_form() -> None:
     assert {"insert-only", "strictly-ordered"} <= promised("final", False)
     for form, of_order in (("eager", True), ("watermark", False)):
         assert not {"insert-only", "ordered"} & promised(form, of_order)
+
+
+def test_a_join_does_not_keep_the_key_of_its_inputs() -> None:
+    """Decision 41: two events of one row overlap one partner, and both pairs start with the partner."""
+    lefts, rights = (source(name, {"a": "int"}, promises=["key"]) for name in ("lefts", "rights"))
+    joined = lefts.join(rights, "a")
+    run, table = QueryRun({"pairs": joined}), ResultTable()
+    rows = [("lefts", Change((1,), 1, 1, 5)), ("lefts", Change((1,), 2, 2, 6)), ("rights", Change((1,), 3, 3, 9))]
+    for name, change in rows:
+        for step in run.take(name, [change]):
+            table.apply(step["pairs"])
+    assert sorted(table.events) == [Lifetime((1, 1), 3, 5), Lifetime((1, 1), 3, 6)]
+    assert "key" not in derive(joined.node)[joined.node].promises
 
 
 def test_d6_a_module_that_keeps_its_promise_is_stable_with_its_input() -> None:

@@ -126,6 +126,18 @@ def test_s9_without_clipping_the_output_waits_for_the_ends_of_events(end: int, s
     assert run.stable == expected
 
 
+def test_s9_the_event_that_holds_the_output_is_named() -> None:
+    """V.F.1, case 2: a stream that stands still shows why, on its picture and by ``held_by``."""
+    run = PlanTrace(names().group_by("name").tumbling(5).agg(d=total_duration(), form="eager"))
+    run.give(insert("a", 6, 9), insert("e", 1, INF), 30)
+    (windows,) = [step.operator for step in run.graph.steps]
+    assert str(windows.held_by()) == (
+        "window [0, 5) of group ('e') holds the stable point at 0: it waits for ('e') [1, inf), which ends at inf"
+    )
+    run.give(adjust("e", 1, INF, 31), 40)
+    assert windows.held_by() is None
+
+
 def test_s10_with_right_clipping_the_output_follows_the_grid() -> None:
     """V.F.1, case 3: c=12 gives 10."""
     run = PlanTrace(names().tumbling(5).agg(d=total_duration(), form="eager", clip="right"))

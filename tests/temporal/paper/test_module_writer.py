@@ -23,9 +23,10 @@ from lmerge.temporal.changes import Change
 from lmerge.temporal.errors import ModuleViolation, PlanError
 from lmerge.temporal.expressions.functions import scalar_function
 from lmerge.temporal.expressions.surface import col
+from lmerge.temporal.modules.describing import describe, kind_of
 from lmerge.temporal.modules.kinds import Incremental, Mergeable, Operator, TimedAggregate
 from lmerge.temporal.modules.properties import Properties, TimedRow, Window
-from lmerge.temporal.modules.registry import MODULES, ModuleRegistry, kind_of
+from lmerge.temporal.modules.registry import MODULES, ModuleRegistry
 from lmerge.temporal.plan.json_format import plan_from_json, plan_to_json
 from lmerge.temporal.plan.stream import Stream, method_of, module, source
 from lmerge.testing.example_modules import FollowedBy
@@ -181,7 +182,7 @@ def test_m11_my_time_weighted_average() -> None:
 
 def test_m12_modules_are_packages_that_queries_call_by_name() -> None:
     """I, Figure 1, VI.E: names are unique, a description lists what a query writer has to know."""
-    described = MODULES.describe("followed_by")
+    described = describe("followed_by")
     assert (described.version, described.inputs) == (1, "kind: string, key: string")
     assert [parameter.name for parameter in described.parameters] == ["first", "second"]
     registry = ModuleRegistry()

@@ -26,7 +26,7 @@ from lmerge.temporal.changes import Change
 from lmerge.temporal.errors import ModuleViolation, PlanError
 from lmerge.temporal.expressions.functions import scalar_function
 from lmerge.temporal.expressions.surface import col
-from lmerge.temporal.modules.functions import aggregate as aggregate_of
+from lmerge.temporal.modules.functions import aggregate_function
 from lmerge.temporal.plan.json_format import plan_from_json, plan_to_json
 from lmerge.temporal.plan.stream import Stream, aggregate, count, method_of, module, source
 from lmerge.temporal.row_forms import RowForms
@@ -42,7 +42,7 @@ def threshold(sensor: int) -> int:
     return {1: 5, 2: 7}[sensor]
 
 
-@aggregate_of(name="gives_nothing", inputs={"value": "int"}, result="int")
+@aggregate_function(name="gives_nothing", inputs={"value": "int"}, result="int")
 def gives_nothing(values: list[int]) -> int | None:
     """Return what its type does not have."""
     return None

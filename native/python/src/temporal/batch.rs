@@ -4,15 +4,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow_array::{Array, Int64Array, RecordBatch, StructArray};
 use arrow_schema::{DataType, Field, Schema};
-use lmerge_temporal::batch::Batch;
+use lmerge_temporal::RowSchema;
+use lmerge_temporal::batch::{Batch, COLUMN_LENGTH_MAX};
 use lmerge_temporal::elements::ElementForm;
 use lmerge_temporal::history::{ResultTable, in_order};
-use lmerge_temporal::windows::kinds::Grid;
-use lmerge_temporal::{NEG_INF, RowSchema};
+use lmerge_temporal::row_blocks::by_window;
+use lmerge_temporal::windows::Grid;
 use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
+use super::blocks::GroupKeys;
+use super::failure::raised;
 use super::values::{columns_of, rows_of};
 use crate::columns::Columns;
 use crate::core::guarded;
@@ -116,16 +119,17 @@ pub struct ColumnTable(Mutex<ResultTable>);
 impl ColumnTable {
     #[new]
     fn new(form: &ColumnForm) -> ColumnTable {
-        ColumnTable(Mutex::new(ResultTable::new(form.0.clone())))
+        ColumnTable(Mutex::new(ResultTable::new(form.0.clone(), COLUMN_LENGTH_MAX)))
     }
 
     fn apply(&self, py: Python<'_>, batch: &ColumnBatch) -> PyResult<()> {
-        guarded(py, || self.table().apply(&batch.0))
+        guarded(py, || self.table().apply(&batch.0))?.map_err(|failure| raised(py, failure))
     }
 
     /// The events as inserts.
     fn events(&self, py: Python<'_>) -> PyResult<ColumnBatch> {
-        guarded(py, || ColumnBatch(self.table().events().clone()))
+        let events = guarded(py, || self.table().events().cloned())?;
+        events.map(ColumnBatch).map_err(|failure| raised(py, failure))
     }
 }
 
@@ -133,29 +137,6 @@ impl ColumnTable {
     fn table(&self) -> MutexGuard<'_, ResultTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// The windows of a group, and the events that it keeps; they are made if they are not there.
-fn group_of<'py>(
-    groups: &Bound<'py, PyDict>,
-    key: Bound<'py, PyAny>,
-) -> PyResult<(Bound<'py, PyDict>, Bound<'py, PyList>)> {
-    if let Some(group) = groups.get_item(&key)? {
-        return group.extract();
-    }
-    let group = (PyDict::new(groups.py()), PyList::empty(groups.py()));
-    groups.set_item(key, &group)?;
-    Ok(group)
-}
-
-/// The list of a window, which is made if it is not there.
-fn list_of<'py>(windows: &Bound<'py, PyDict>, start: i128) -> PyResult<Bound<'py, PyList>> {
-    if let Some(list) = windows.get_item(start)? {
-        return Ok(list.cast_into::<PyList>()?);
-    }
-    let list = PyList::empty(windows.py());
-    windows.set_item(start, &list)?;
-    Ok(list)
 }
 
 /// A batch of changes, the stable point and the watermark behind them.
@@ -219,29 +200,24 @@ impl ColumnBatch {
         Ok(list)
     }
 
-    /// New events by the key of their group: their rows by the starts of windows, and those (row, start, end) that end at
-    /// or after `reach`. None if a change is no new event, a window would begin at -inf, or an event opens more than `windows_max`
-    /// windows.
+    /// New events by the key of their group: blocks of rows by the starts of windows, and those that end at or after
+    /// `reach`. None if a change is no new event, an event has no first window, or opens more than `windows_max` windows.
     ///
-    /// `grid`: size, hop, offset, and the time before which no window begins. Windows begin until `begun`. `key_of`: the
-    /// key of a row; without it all have that of no columns.
-    #[pyo3(signature = (grid, begun, reach, windows_max, key_of=None))]
-    fn rows_by_window<'py>(
+    /// `grid`: size, hop, offset, and the time before which no window begins. Windows begin until `begun`. `keys`: the
+    /// columns of the key; else `key_of` returns that of a row; without either all have that of no columns.
+    #[pyo3(signature = (grid, begun, reach, windows_max, keys=None, key_of=None))]
+    #[expect(clippy::too_many_arguments, reason = "the windows of Python, as they call this")]
+    fn blocks_by_window<'py>(
         &self,
         py: Python<'py>,
         grid: (i64, i64, i64, Option<i64>),
         begun: i64,
         reach: i64,
         windows_max: i64,
+        keys: Option<Vec<usize>>,
         key_of: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyDict>>> {
-        let batch = &self.0;
-        let times = || batch.vs.iter().zip(batch.old.iter()).zip(batch.new.iter());
         let (size, hop, offset, since) = grid;
-        let is_new = |vs: i64, old, new| vs > NEG_INF.saturating_add(size) && vs == old && old < new;
-        if !times().all(|((&vs, &old), &new)| is_new(vs, old, new)) {
-            return Ok(None);
-        }
         let grid = Grid {
             size,
             hop,
@@ -249,36 +225,9 @@ impl ColumnBatch {
             since,
             shown: String::new(),
         };
-        let until = begun.saturating_add(1);
-        let starts = |vs: i64, new: i64| (i128::from(grid.first_over(vs)), i128::from(new.min(until)));
-        let most = i128::from(windows_max) * i128::from(hop);
-        let is_far = |vs, new| {
-            let (first, last) = starts(vs, new);
-            last - first > most
-        };
-        if times().any(|((&vs, _), &new)| is_far(vs, new)) {
-            return Ok(None);
-        }
-        let rows = rows_of(py, &batch.schema.columns, &batch.columns, batch.len())?;
-        let found = PyDict::new(py);
-        let mut group = None;
-        for (row, ((&vs, _), &new)) in rows.into_iter().zip(times()) {
-            let (windows, kept) = match (&key_of, &group) {
-                (None, Some(only)) => only,
-                (None, None) => group.insert(group_of(&found, PyTuple::empty(py).into_any())?),
-                (Some(key_of), _) => group.insert(group_of(&found, key_of.call1((&row,))?)?),
-            };
-            let (first, last) = starts(vs, new);
-            let mut start = first;
-            while start < last {
-                list_of(windows, start)?.append(&row)?;
-                start += i128::from(hop);
-            }
-            if new >= reach {
-                kept.append((row, vs, new))?;
-            }
-        }
-        Ok(Some(found))
+        let groups = GroupKeys::of(py, &self.0, keys, key_of)?;
+        let found = by_window(&self.0, &grid, begun, reach, windows_max, groups.numbers());
+        found.map(|found| groups.blocks(py, &self.0, found)).transpose()
     }
 
     /// The rows as a record batch.

@@ -5,8 +5,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use lmerge_temporal::batch::Batch;
 use lmerge_temporal::entrance::{LatePolicy, ProgressRule, Promises, StreamEntrance};
 use lmerge_temporal::failure::Failure;
+use lmerge_temporal::packed::{packed, unpacked};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::PyBytes;
 
 use super::batch::{ColumnBatch, ColumnForm};
 use super::failure::raised;
@@ -88,6 +91,20 @@ impl ColumnEntrance {
     fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let state = guarded(py, || self.entrance().state())?;
         object_of(py, &state)
+    }
+
+    /// The state as MessagePack.
+    fn packed_state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let state = guarded(py, || packed(&self.entrance().state()))?;
+        state
+            .map(|bytes| PyBytes::new(py, &bytes))
+            .map_err(|failure| raised(py, failure))
+    }
+
+    /// Take the state of `packed_state`.
+    fn restore_packed(&self, py: Python<'_>, state: PyBackedBytes) -> PyResult<()> {
+        let restored = guarded(py, move || self.entrance().restore(&unpacked(&state)?))?;
+        restored.map_err(|failure| raised(py, failure))
     }
 
     fn restore(&self, py: Python<'_>, state: &Bound<'_, PyAny>) -> PyResult<()> {

@@ -16,10 +16,12 @@ use lmerge_temporal::operators::lifetimes::{Alteration, Alterations};
 use lmerge_temporal::operators::row_keys::KeyOf;
 use lmerge_temporal::operators::span::{RowPart, Span};
 use lmerge_temporal::operators::union::Union;
+use lmerge_temporal::packed::{packed, unpacked};
 use lmerge_temporal::rows::RowForm;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::{PyBytes, PyDict, PyList};
 
 use super::batch::{ColumnBatch, ColumnForm};
 use super::expressions::Expressions;
@@ -74,6 +76,24 @@ impl TemporalOperator {
     fn restore(&self, py: Python<'_>, state: &Bound<'_, PyAny>) -> PyResult<()> {
         let state = plain_of(state)?;
         let restored = self.run(py, |operator| operator.restore(&state))?;
+        restored.map_err(|failure: Failure| raised(py, failure))
+    }
+
+    /// The state as MessagePack.
+    fn packed_state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let state = self.run(py, |operator| packed(&operator.state()))?;
+        state
+            .map(|bytes| PyBytes::new(py, &bytes))
+            .map_err(|failure| raised(py, failure))
+    }
+
+    /// Take the state of `packed_state`. Returns the stable point, and the time from which events are needed.
+    fn restore_packed(&self, py: Python<'_>, state: PyBackedBytes) -> PyResult<(i64, i64)> {
+        let restored = self.run(py, move |operator| {
+            let state = unpacked(&state)?;
+            operator.restore(&state)?;
+            Ok((state.get("stable")?.int()?, state.get("fast_forwarded")?.int()?))
+        })?;
         restored.map_err(|failure: Failure| raised(py, failure))
     }
 

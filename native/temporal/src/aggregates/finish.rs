@@ -11,6 +11,7 @@ use super::integer::Integer;
 use super::keys::{Key, KeyForm};
 use super::moment::Moment;
 use super::states::{Accumulator, State};
+use super::terms::RankedRow;
 use super::values::Values;
 use crate::plain_rows::{NAN, canonical_float};
 use crate::{Column, Kind};
@@ -25,6 +26,8 @@ pub enum Value {
     Digits(i128),
     Key(Key),
     Keys(Vec<Key>),
+    /// A row behind what it is ranked by.
+    Row(RankedRow),
 }
 
 /// How a result comes from a state.

@@ -27,7 +27,7 @@ pub use difference::Difference;
 pub use finish::{Function, Overflow, Value};
 pub use keys::Key;
 pub use states::{Accumulator, AccumulatorKind, State};
-pub use terms::{SharedBytes, Term, TermColumn};
+pub use terms::{RankedRow, SharedBytes, Term, TermColumn};
 pub use top_k::{RankBy, TopK};
 
 use crate::failure::Failure;
@@ -119,14 +119,14 @@ impl Aggregates {
         }
     }
 
-    fn result(&self, states: &[State], events: i64) -> Result<ResultRow, (String, String)> {
-        let finished = self.finishes.iter().map(|finish| {
+    fn push_result(&self, states: &[State], events: i64, values: &mut Vec<Value>) -> Result<(), (String, String)> {
+        for finish in &self.finishes {
             let accumulator = &self.accumulators[finish.place];
             let state = states.get(finish.place).unwrap_or(&State::Nothing);
             let found = finish.function.finished(accumulator, &finish.argument, state, events);
-            found.map_err(|Overflow| finish.overflow.clone())
-        });
-        finished.collect()
+            values.push(found.map_err(|Overflow| finish.overflow.clone())?);
+        }
+        Ok(())
     }
 }
 
@@ -166,14 +166,6 @@ impl Module {
                 .accumulators
                 .iter()
                 .all(|one| one.kind == AccumulatorKind::RowCount),
-            Module::TopK(_) => false,
-        }
-    }
-
-    /// Whether a result can be one that its type cannot hold.
-    pub fn can_fail(&self) -> bool {
-        match self {
-            Module::Aggregates(list) => list.finishes.iter().any(Finish::can_fail),
             Module::TopK(_) => false,
         }
     }
@@ -226,16 +218,32 @@ impl Module {
         }
     }
 
-    /// The results of a window with `events`. Err: the message for one that its type cannot hold (`Call::overflow`).
-    pub fn results(&self, states: &[State], events: i64) -> Result<Vec<ResultRow>, (String, String)> {
+    /// Append the values of the results of a window with `events`, row by row. Returns the number of rows. Err: the
+    /// message for one that its type cannot hold (`Call::overflow`).
+    pub fn push_results(
+        &self,
+        states: &[State],
+        events: i64,
+        values: &mut Vec<Value>,
+    ) -> Result<usize, (String, String)> {
         match self {
-            Module::Aggregates(list) => Ok(vec![list.result(states, events)?]),
-            Module::TopK(top) => Ok(top.results(&states[0])),
+            Module::Aggregates(list) => list.push_result(states, events, values).map(|()| 1),
+            Module::TopK(top) => Ok(top.push_results(&states[0], values)),
         }
     }
 
+    /// The results of a window with `events`. Raises as `push_results`.
+    pub fn results(&self, states: &[State], events: i64) -> Result<Vec<ResultRow>, (String, String)> {
+        let mut values = Vec::new();
+        Ok(match self.push_results(states, events, &mut values)? {
+            0 => Vec::new(),
+            1 => vec![values.into()],
+            rows => values.chunks_exact(values.len() / rows).map(Box::from).collect(),
+        })
+    }
+
     /// The columns of results, behind those of the group's key.
-    pub fn columns(&self, results: &[&ResultRow]) -> Vec<ArrayRef> {
+    pub fn columns(&self, results: &[&[Value]]) -> Vec<ArrayRef> {
         match self {
             Module::Aggregates(list) => {
                 let of = |(at, finish): (usize, &Finish)| finish.column(results.iter().map(|row| &row[at]));
@@ -277,13 +285,6 @@ impl Module {
 }
 
 impl Finish {
-    fn can_fail(&self) -> bool {
-        matches!(
-            (&self.function, &self.result.kind),
-            (Function::Sum, Kind::Int | Kind::Decimal(_))
-        )
-    }
-
     fn column<'a>(&self, values: impl Iterator<Item = &'a Value>) -> ArrayRef {
         match (&self.function, &self.result.kind) {
             (Function::Collect, _) => lists(&self.keys, &self.argument, values),

@@ -10,7 +10,7 @@ use super::exact::Scale;
 use super::keys::{Key, KeyForm};
 use super::moment::Moment;
 use super::ranked::Ranked;
-use super::terms::{SharedBytes, Term, TermColumn};
+use super::terms::{RankedRow, SharedBytes, Term, TermColumn};
 use super::values::Values;
 use crate::failure::Failure;
 use crate::plain::Plain;
@@ -53,7 +53,7 @@ pub enum State {
     Values(Values),
     Tally(BTreeMap<Key, i64>),
     Starts(Ranked<(i64, SharedBytes, Key)>),
-    Ranked(Ranked<(SharedBytes, SharedBytes)>),
+    Ranked(Ranked<RankedRow>),
 }
 
 impl Accumulator {
@@ -118,9 +118,12 @@ impl Accumulator {
                     starts.remove(&event)
                 }
             }
-            (State::Ranked(rows), Term::Ranked(rank, row)) => {
-                let entry = (rank.clone(), row.clone());
-                if is_added { rows.add(entry) } else { rows.remove(&entry) }
+            (State::Ranked(rows), Term::Ranked(row)) => {
+                if is_added {
+                    rows.add(row.clone())
+                } else {
+                    rows.remove(row)
+                }
             }
             _ => {}
         }
@@ -239,9 +242,7 @@ impl State {
                     .iter()
                     .for_each(|(vs, row, key)| each(Term::Event(*vs, row.clone(), key.clone())));
             }
-            State::Ranked(rows) => rows
-                .iter()
-                .for_each(|(rank, row)| each(Term::Ranked(rank.clone(), row.clone()))),
+            State::Ranked(rows) => rows.iter().for_each(|row| each(Term::Ranked(row.clone()))),
             State::Count(count) => (0..*count).for_each(|_| each(Term::Present)),
             State::Nothing => {}
             State::Moment(_) => {}

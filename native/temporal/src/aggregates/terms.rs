@@ -14,6 +14,35 @@ use super::moment::Number;
 /// Bytes of a row that states share.
 pub type SharedBytes = Arc<[u8]>;
 
+/// A row behind what it is ranked by, in one piece. The bytes of a rank end where the rank does, so pieces are ordered
+/// by rank, then by row.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RankedRow {
+    bytes: SharedBytes,
+    rank: u32,
+}
+
+impl RankedRow {
+    pub fn new(rank: &[u8], row: &[u8]) -> RankedRow {
+        let mut bytes = Vec::with_capacity(rank.len() + row.len());
+        bytes.extend_from_slice(rank);
+        bytes.extend_from_slice(row);
+        RankedRow {
+            bytes: bytes.into(),
+            rank: rank.len() as u32,
+        }
+    }
+
+    /// What the row is ranked by.
+    pub fn rank(&self) -> &[u8] {
+        &self.bytes[..self.rank as usize]
+    }
+
+    pub fn row(&self) -> &[u8] {
+        &self.bytes[self.rank as usize..]
+    }
+}
+
 /// What one accumulator gets of one event.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Term {
@@ -25,8 +54,8 @@ pub enum Term {
     Key(Key),
     /// The event by start and row, and its argument.
     Event(i64, SharedBytes, Key),
-    /// The row with what it is ranked by.
-    Ranked(SharedBytes, SharedBytes),
+    /// The row behind what it is ranked by.
+    Ranked(RankedRow),
 }
 
 /// The terms of an accumulator for a batch.
@@ -65,7 +94,7 @@ impl TermColumn<'_> {
             TermColumn::Events(keys, rows) => keys
                 .get(at)
                 .map_or(Term::Nothing, |key| Term::Event(vs, rows.row(at).data().into(), key)),
-            TermColumn::Ranked(ranks, rows) => Term::Ranked(ranks.row(at).data().into(), rows.row(at).data().into()),
+            TermColumn::Ranked(ranks, rows) => Term::Ranked(RankedRow::new(ranks.row(at).data(), rows.row(at).data())),
         }
     }
 }

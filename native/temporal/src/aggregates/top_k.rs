@@ -8,8 +8,8 @@ use arrow_row::{RowConverter, Rows, SortField};
 use arrow_schema::SortOptions;
 
 use super::ranked::Ranked;
-use super::terms::{SharedBytes, Term};
-use super::{ArgumentsOf, Key, ResultRow, State, Value};
+use super::terms::{RankedRow, Term};
+use super::{ArgumentsOf, State, Value};
 use crate::Column;
 use crate::failure::Failure;
 use crate::plain::Plain;
@@ -61,30 +61,27 @@ impl TopK {
             .expect("arguments are of their types")
     }
 
-    /// The rows in order of rank, then of rows.
-    pub fn results(&self, state: &State) -> Vec<ResultRow> {
-        let mut found = Vec::new();
-        let (mut rank, mut last): (usize, Option<&SharedBytes>) = (0, None);
-        for (place, (key, row)) in ranked(state).iter().enumerate() {
-            if last != Some(key) {
-                (rank, last) = (place + 1, Some(key));
+    /// Append the rows in order of rank, then of rows. Returns their number.
+    pub fn push_results(&self, state: &State, values: &mut Vec<Value>) -> usize {
+        let mut count = 0;
+        let (mut rank, mut last): (usize, Option<&[u8]>) = (0, None);
+        for (place, row) in ranked(state).iter().enumerate() {
+            if last != Some(row.rank()) {
+                (rank, last) = (place + 1, Some(row.rank()));
             }
             if rank > self.k {
                 break;
             }
-            let row = Value::Key(Key::Bytes(row.clone()));
-            found.push(if self.has_rank {
-                Box::from([row, Value::Int(rank as i64)])
-            } else {
-                Box::from([row])
-            });
+            values.push(Value::Row(row.clone()));
+            values.extend(self.has_rank.then_some(Value::Int(rank as i64)));
+            count += 1;
         }
-        found
+        count
     }
 
-    pub fn columns(&self, results: &[&ResultRow]) -> Vec<ArrayRef> {
+    pub fn columns(&self, results: &[&[Value]]) -> Vec<ArrayRef> {
         let rows = results.iter().map(|result| match &result[0] {
-            Value::Key(Key::Bytes(row)) => &**row,
+            Value::Row(row) => row.row(),
             _ => unreachable!("a result begins with a row"),
         });
         let decoded = self.rows.decode(rows);
@@ -102,7 +99,7 @@ impl TopK {
 
     pub fn state(&self, state: &State) -> Plain {
         let rows = ranked(state);
-        let columns = self.rows.decode(rows.iter().map(|(_, row)| &**row));
+        let columns = self.rows.decode(rows.iter().map(RankedRow::row));
         Plain::List(plain_rows(self.rows.columns(), &columns, rows.len()))
     }
 
@@ -113,7 +110,7 @@ impl TopK {
         let rows = self.rows.encode(&columns);
         let mut kept = Ranked::default();
         for (rank, row) in ranks.iter().zip(rows.iter()) {
-            kept.add((rank.data().into(), row.data().into()));
+            kept.add(RankedRow::new(rank.data(), row.data()));
         }
         Ok(State::Ranked(kept))
     }
@@ -121,13 +118,16 @@ impl TopK {
 
 /// Let a row enter a state, or leave it.
 pub fn change(state: &mut State, term: &Term, is_added: bool) {
-    if let (State::Ranked(rows), Term::Ranked(rank, row)) = (state, term) {
-        let entry = (rank.clone(), row.clone());
-        if is_added { rows.add(entry) } else { rows.remove(&entry) }
+    if let (State::Ranked(rows), Term::Ranked(row)) = (state, term) {
+        if is_added {
+            rows.add(row.clone())
+        } else {
+            rows.remove(row)
+        }
     }
 }
 
-fn ranked(state: &State) -> &Ranked<(SharedBytes, SharedBytes)> {
+fn ranked(state: &State) -> &Ranked<RankedRow> {
     match state {
         State::Ranked(rows) => rows,
         _ => unreachable!("the state of ranked rows"),

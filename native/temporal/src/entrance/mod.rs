@@ -5,8 +5,10 @@
 //! and live events are looked up behind that. An insert that the batch's own stable point freezes is never one of them.
 
 mod segment;
+mod state;
 mod violations;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_row::Rows;
@@ -15,8 +17,6 @@ use hashbrown::HashMap;
 use crate::batch::{Batch, taken};
 use crate::failure::Failure;
 use crate::open_events::OpenEvents;
-use crate::plain::Plain;
-use crate::plain_rows::plain_rows;
 use crate::{INF, NEG_INF, RowSchema};
 
 use segment::Segment;
@@ -45,6 +45,13 @@ pub struct Promises {
     pub ordered: bool,
     pub strictly_ordered: bool,
     pub key: bool,
+}
+
+impl Promises {
+    /// Whether no insert can break them.
+    fn are_of_kinds(self) -> bool {
+        !(self.has_points || self.ordered || self.key)
+    }
 }
 
 /// The lifetime `[vs, ve)` of an event whose row is known.
@@ -117,7 +124,8 @@ impl StreamEntrance {
         let mut batches = Vec::new();
         let mut segment = Segment::new(0);
         let mut declared = stables.iter().copied().peekable();
-        for at in 0..=input.len() {
+        let mut at = 0;
+        loop {
             while let Some((_, stable)) = declared.next_if(|&(place, _)| place == at) {
                 if self.rule.is_some() && stable != INF {
                     self.apply(input, &mut segment, &mut rows)?;
@@ -137,27 +145,43 @@ impl StreamEntrance {
             if at == input.len() {
                 break;
             }
-            if self.promises.key {
-                self.apply(input, &mut segment, &mut rows)?; // a key is one of those before
+            let until = declared.peek().map_or(input.len(), |&(place, _)| place);
+            let plain = self.plain_inserts(input, at, until);
+            if plain > 0 {
+                segment.push_all(input, at, plain);
+                at += plain;
+            } else {
+                self.take_change(input, at, &mut segment, &mut rows)?;
+                at += 1;
             }
-            match self.decided(input, at, &mut rows) {
-                Ok(times) => segment.push(input, at, times),
-                Err(failure) => {
-                    self.apply(input, &mut segment, &mut rows)?;
-                    return Err(failure);
-                }
-            }
-            if input.vs[at] > self.latest {
-                self.latest = input.vs[at];
-                self.mark = Some(self.latest);
-            }
-            self.move_by_rule();
         }
         let last = self.closed(input, segment, &mut rows)?;
         if !(last.is_empty() && last.stable.is_none() && last.mark.is_none()) {
             batches.push(last);
         }
         Ok(batches)
+    }
+
+    /// Take one change of any kind.
+    fn take_change(
+        &mut self,
+        input: &Batch,
+        at: usize,
+        segment: &mut Segment,
+        rows: &mut Option<Rows>,
+    ) -> Result<(), Failure> {
+        if self.promises.key {
+            self.apply(input, segment, rows)?; // a key is one of those before
+        }
+        match self.decided(input, at, rows) {
+            Ok(times) => segment.push(input, at, times),
+            Err(failure) => {
+                self.apply(input, segment, rows)?;
+                return Err(failure);
+            }
+        }
+        self.move_time(input.vs[at]);
+        Ok(())
     }
 
     /// Take that the source has come to `latest` without events that matter.
@@ -181,64 +205,26 @@ impl StreamEntrance {
         self.latest.max(self.stable)
     }
 
-    pub fn state(&self) -> Plain {
-        let mut others: Vec<_> = self.other.iter().collect();
-        let row = |id: u32| self.live.rows.get(id);
-        others.sort_unstable_by(|((one, vs, ve), _), ((other, start, end), _)| {
-            vs.cmp(start)
-                .then_with(|| row(*one).cmp(row(*other)))
-                .then_with(|| ve.cmp(end))
-        });
-        let columns = self.live.form.decode(others.iter().map(|((id, _, _), _)| row(*id)));
-        let rows = plain_rows(self.live.form.columns(), &columns, others.len());
-        let event = |row: &Plain, (vs, ve): Span| Plain::List(vec![row.clone(), Plain::Int(vs), Plain::Int(ve)]);
-        let other = |(row, ((_, vs, ve), actuals)): (Plain, (&Claimed, &Became))| {
-            let became = |actual: &Option<Span>| actual.map_or(Plain::None, |actual| event(&row, actual));
-            Plain::List(vec![
-                event(&row, (*vs, *ve)),
-                Plain::List(actuals.iter().map(became).collect()),
-            ])
-        };
-        let others = rows.into_iter().zip(others).map(other).collect();
-        Plain::map([
-            ("live", self.live.state()),
-            ("latest", Plain::Int(self.latest)),
-            ("last_start", self.last_start.map_or(Plain::None, Plain::Int)),
-            ("since_stable", Plain::Int(self.since_stable)),
-            ("late", Plain::ints([self.dropped as i64, self.moved as i64])),
-            ("other", Plain::List(others)),
-        ])
-    }
-
-    /// Take what `state` has returned, here or in Python. The entrance is a new one with the same settings.
-    pub fn restore(&mut self, state: &Plain) -> Result<(), Failure> {
-        self.live.restore(state.get("live")?)?;
-        self.stable = self.live.stable;
-        self.latest = state.get("latest")?.int()?;
-        self.since_stable = state.get("since_stable")?.int()?;
-        self.last_start = match state.get("last_start")? {
-            Plain::None => None,
-            start => Some(start.int()?),
-        };
-        let [dropped, moved] = state.get("late")?.tuple()?;
-        (self.dropped, self.moved) = (dropped.int()? as u64, moved.int()? as u64);
-        for kept in state.get("other")?.list()? {
-            let [claimed, actuals] = kept.tuple()?;
-            let [row, vs, ve] = claimed.tuple()?;
-            let row = self.live.rows.hold(self.live.encoded(&[row])?.row(0).data());
-            let actual = |plain: &Plain| match plain {
-                Plain::None => Ok(None),
-                event => event.tuple().and_then(|[_, vs, ve]| Ok(Some((vs.int()?, ve.int()?)))),
-            };
-            let actuals = actuals.list()?.iter().map(actual).collect::<Result<_, Failure>>()?;
-            self.other.insert((row, vs.int()?, ve.int()?), actuals);
-        }
-        Ok(())
-    }
-
     /// Panic unless the live events are live and counted.
     pub fn check(&self) {
         self.live.check();
+    }
+
+    /// How many changes from `at` to below `until` are inserts that are taken as they are. Time moves with them.
+    fn plain_inserts(&mut self, input: &Batch, at: usize, until: usize) -> usize {
+        if !self.promises.are_of_kinds() {
+            return 0;
+        }
+        let (vs, old, new) = (&input.vs[at..until], &input.old[at..until], &input.new[at..until]);
+        let mut count = 0;
+        for ((&vs, &old), &new) in vs.iter().zip(old).zip(new) {
+            if old != vs || new <= vs || (self.rule.is_some() && vs < self.stable) {
+                break;
+            }
+            count += 1;
+            self.move_time(vs);
+        }
+        count
     }
 
     /// What a change becomes, or None if it has no effect.
@@ -325,7 +311,7 @@ impl StreamEntrance {
             return (moves && end > stable).then_some((stable, end));
         };
         let mut end = wish.map_or(vs, |(_, end)| end);
-        if end < stable && !(wish.is_none() && vs >= stable) {
+        if end < stable {
             if !moves {
                 return Some((vs, ve));
             }
@@ -334,7 +320,13 @@ impl StreamEntrance {
         (end > vs).then_some((vs, end))
     }
 
-    fn move_by_rule(&mut self) {
+    /// Move time behind a change that has this start.
+    #[inline]
+    fn move_time(&mut self, vs: i64) {
+        if vs > self.latest {
+            self.latest = vs;
+            self.mark = Some(vs);
+        }
         let Some(rule) = self.rule else { return };
         self.since_stable += 1;
         let stable = self.latest.saturating_sub(rule.delay);
@@ -363,42 +355,50 @@ impl StreamEntrance {
     /// Let the live events take the changes of a segment. Returns the latest finite end of those that are frozen with
     /// it, and are not entered.
     fn apply(&mut self, input: &Batch, segment: &mut Segment, rows: &mut Option<Rows>) -> Result<i64, Failure> {
-        let mut last = NEG_INF;
         let count = segment.len();
-        let first = std::mem::replace(&mut segment.applied, count);
-        let only_inserts = (first..count).all(|at| {
+        let changes = std::mem::replace(&mut segment.applied, count)..count;
+        let segment = &*segment;
+        let is_insert = |at| {
             let (_, (vs, old, _)) = segment.get(input, at);
             vs == old
-        });
-        let forgets = only_inserts && !self.promises.key;
-        if rows.is_none() && !forgets && count > first {
-            *rows = Some(self.live.form.encode(&input.columns));
+        };
+        if !self.promises.key && changes.clone().all(is_insert) {
+            return self.apply_inserts(input, segment, changes);
         }
-        let mut kept = Vec::new();
-        for at in first..count {
+        self.live.enter_all();
+        for at in changes {
             let (place, (vs, old, new)) = segment.get(input, at);
+            let row = encoded(&self.live, rows, input, place as usize);
             let breach = self.live.misplaced(vs, old, new);
-            if !forgets {
-                let row = encoded(&self.live, rows, input, place as usize).to_vec();
-                let breach = breach.or_else(|| self.live.apply(&row, vs, old, new));
-                if let Some(breach) = breach {
-                    return Err(self.violation(breach, input, place as usize, (vs, old, new)));
-                }
-            } else if let Some(breach) = breach {
+            if let Some(breach) = breach.or_else(|| self.live.apply(row, vs, old, new)) {
                 return Err(self.violation(breach, input, place as usize, (vs, old, new)));
-            } else if new >= self.stable {
-                kept.push((place, vs, new));
+            }
+        }
+        Ok(NEG_INF)
+    }
+
+    /// Let the live events take inserts, and forget those that the stable point freezes at once.
+    fn apply_inserts(&mut self, input: &Batch, segment: &Segment, changes: Range<usize>) -> Result<i64, Failure> {
+        let mut last = NEG_INF;
+        let (mut places, mut spans) = (Vec::new(), Vec::new());
+        for at in changes {
+            let (place, (vs, old, new)) = segment.get(input, at);
+            if (new < vs || vs < self.live.stable)
+                && let Some(breach) = self.live.misplaced(vs, old, new)
+            {
+                return Err(self.violation(breach, input, place as usize, (vs, old, new)));
+            }
+            if new >= self.stable {
+                if new > vs {
+                    places.push(place);
+                    spans.push((vs, new));
+                }
             } else if new > vs {
                 last = last.max(new);
             }
         }
-        if kept.is_empty() {
-            return Ok(last);
-        }
-        let places: Vec<u32> = kept.iter().map(|&(place, _, _)| place).collect();
-        let kept_rows = self.live.form.encode(&taken(&input.columns, &places));
-        for (row, (_, vs, new)) in kept_rows.iter().zip(kept) {
-            self.live.apply(row.data(), vs, vs, new);
+        if !places.is_empty() {
+            self.live.insert_all(taken(&input.columns, &places), spans);
         }
         Ok(last)
     }

@@ -38,11 +38,20 @@ impl Segment {
         changed.extend(times.map(|times| (at as u32, times)));
     }
 
+    /// Add changes of the input from `at` as they are.
+    pub fn push_all(&mut self, input: &Batch, at: usize, count: usize) {
+        match &mut self.changed {
+            None => self.count += count,
+            Some(changed) => changed.extend((at..at + count).map(|at| (at as u32, times_of(input, at)))),
+        }
+    }
+
     pub fn len(&self) -> usize {
         self.changed.as_ref().map_or(self.count, Vec::len)
     }
 
     /// The place in the input and the times of a change.
+    #[inline]
     pub fn get(&self, input: &Batch, at: usize) -> (u32, Times) {
         match &self.changed {
             Some(changed) => changed[at],

@@ -1,14 +1,13 @@
 //! Joins of two streams: inner, left, right, full outer, anti. `lmerge/temporal/operators/join.py` has the rules.
 //!
 //! Rows are numbers of their side's arena, and a pair of events is a pair of numbers. What a step drops is released when
-//! its output has been made of these numbers. A predicate is evaluated for the pairs of many changes together, once a
-//! step for each pair of rows.
+//! its output has been made of these numbers.
 
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use hashbrown::hash_map::Entry;
 
+use super::join_predicate::JoinPredicate;
 use super::join_side::{ByEnd, JoinInput, JoinKeys, JoinSide};
 use super::pairs::{MISSING, Pair, PairSide, pair_batch, paired};
 use super::skipping::SkippedEvents;
@@ -23,9 +22,6 @@ use crate::{INF, NEG_INF, RowSchema};
 
 /// Pairs that a step compares at most, as in Python.
 pub const PAIRS_MAX: u64 = 10_000_000;
-
-/// Pairs of many changes that a predicate sees together: enough for its cost a call, and little memory.
-const AHEAD_MAX: usize = 1 << 16;
 
 /// The parts of the table by side and event: of a row and start, its key and the parts without a match.
 type Parts = HashMap<(u32, i64), (u32, Vec<(i64, i64)>), ahash::RandomState>;
@@ -64,7 +60,7 @@ pub struct Join {
     progress: Progress,
     schema: Arc<RowSchema>,
     kind: JoinKind,
-    predicate: Option<Arc<Expressions>>,
+    predicate: JoinPredicate,
     pairs_max: u64,
     skips: [Option<SkippedEvents>; 2],
     sides: [JoinSide; 2],
@@ -73,7 +69,6 @@ pub struct Join {
     missing: [Vec<u8>; 2],
     // Of the step that runs:
     compared: u64,
-    matched: HashMap<Pair, bool, ahash::RandomState>,
     /// Events whose parts without a match may change, with the parts before.
     before: [Parts; 2],
     changes: Vec<Change<Pair>>,
@@ -110,14 +105,13 @@ impl Join {
             progress: Progress::new(name),
             schema,
             kind,
-            predicate,
+            predicate: JoinPredicate::new(predicate),
             pairs_max,
             skips,
             sides: [JoinSide::new(left, reports_left), JoinSide::new(right, reports_right)],
             keys: JoinKeys::default(),
             missing,
             compared: 0,
-            matched: HashMap::default(),
             before: Default::default(),
             changes: Vec::new(),
         }
@@ -137,12 +131,14 @@ impl Join {
             .map(|index| self.hold(at, rows.row(index).data(), keys.present(index)))
             .collect();
         if self.predicate.is_some() {
-            self.evaluate_ahead(
-                at,
-                held.iter()
-                    .enumerate()
-                    .map(|(index, &(row, key))| (row, key, times(index))),
-            );
+            let pairs = |index: usize, row: u32, key: u32| {
+                let [_, old, new] = times(index);
+                let events = self.keys.overlapping(key, 1 - at, old.min(new), old.max(new));
+                events.map(move |event| paired(at, row, event.2))
+            };
+            let changes = held.iter().enumerate();
+            let changes = changes.filter_map(|(index, &(row, key))| Some(pairs(index, row, key?)));
+            self.predicate.evaluate_ahead(changes, &self.sides);
         }
         for (index, (row, key)) in held.into_iter().enumerate() {
             self.take_change(at, row, key, times(index))?;
@@ -177,7 +173,7 @@ impl Join {
             self.note(at, key, row, vs)?;
         }
         let (low, high) = (old.min(new), old.max(new));
-        if self.predicate.is_none() && !self.sides[1 - at].reports && self.kind != JoinKind::Anti {
+        if !self.predicate.is_some() && !self.sides[1 - at].reports && self.kind != JoinKind::Anti {
             self.take_pairs(at, key, row, times)?;
         } else {
             for (ve, start, other) in self.matches(at, key, row, low, high)? {
@@ -224,60 +220,11 @@ impl Join {
             };
             found.sort_unstable_by(order);
             found.truncate(left);
-            self.evaluate(at, row, &found)?;
-            found.retain(|event| self.matched[&paired(at, row, event.2)]);
+            let pair = |event: &ByEnd| paired(at, row, event.2);
+            self.predicate.evaluate(found.iter().map(pair), &self.sides)?;
+            found.retain(|event| self.predicate.is_true(pair(event)));
         }
         if is_too_many { Err(self.too_many()) } else { Ok(found) }
-    }
-
-    /// Evaluate the predicate for the pairs of a row that this step has not had yet.
-    fn evaluate(&mut self, at: usize, row: u32, events: &[ByEnd]) -> Result<(), Failure> {
-        let mut pairs = Vec::new();
-        for event in events {
-            let pair = paired(at, row, event.2);
-            if let Entry::Vacant(place) = self.matched.entry(pair) {
-                place.insert(false);
-                pairs.push(pair);
-            }
-        }
-        self.evaluate_pairs(&pairs)
-    }
-
-    /// Evaluate the predicate for pairs of many changes together. Where one fails, nothing has happened: the change
-    /// whose turn it is will fail.
-    fn evaluate_ahead(&mut self, at: usize, changes: impl Iterator<Item = (u32, Option<u32>, [i64; 3])>) {
-        let mut pairs = Vec::new();
-        for (row, key, [_, old, new]) in changes {
-            let Some(key) = key else { continue };
-            for event in self.keys.overlapping(key, 1 - at, old.min(new), old.max(new)) {
-                let pair = paired(at, row, event.2);
-                if let Entry::Vacant(place) = self.matched.entry(pair) {
-                    place.insert(false);
-                    pairs.push(pair);
-                }
-            }
-            if pairs.len() >= AHEAD_MAX {
-                break;
-            }
-        }
-        if self.evaluate_pairs(&pairs).is_err() {
-            for pair in pairs {
-                self.matched.remove(&pair);
-            }
-        }
-    }
-
-    /// Note for which pairs the predicate is true.
-    fn evaluate_pairs(&mut self, pairs: &[Pair]) -> Result<(), Failure> {
-        let Some(predicate) = self.predicate.as_ref().filter(|_| !pairs.is_empty()) else {
-            return Ok(());
-        };
-        let [left, right] = &self.sides;
-        let mut columns = left.given.form.decode(pairs.iter().map(|pair| left.rows.get(pair.0)));
-        columns.extend(right.given.form.decode(pairs.iter().map(|pair| right.rows.get(pair.1))));
-        let kept = predicate.kept(&columns, pairs.len()).map_err(|error| error.failure)?;
-        self.matched.extend(pairs.iter().copied().zip(kept.iter()));
-        Ok(())
     }
 
     fn too_many(&self) -> Failure {
@@ -418,7 +365,7 @@ impl Operator for Join {
             taken[at] = Some(batch);
         }
         self.compared = 0;
-        self.matched.clear();
+        self.predicate.clear();
         for (at, batch) in taken.iter().flatten().enumerate() {
             self.take(at, batch)?;
         }

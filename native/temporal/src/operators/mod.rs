@@ -5,6 +5,7 @@ pub mod cleanse;
 pub mod coalesce;
 pub mod edges;
 pub mod join;
+mod join_predicate;
 pub mod join_side;
 pub mod lifetimes;
 pub mod pairs;

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow_select::concat::concat;
-
-use crate::batch::Batch;
+use crate::batch::{Batch, COLUMN_LENGTH_MAX, joined};
 use crate::failure::Failure;
 use crate::operator::{Operator, Progress};
 use crate::plain::Plain;
@@ -38,7 +36,7 @@ impl Operator for Union {
     }
 
     fn step(&mut self, inputs: &[Batch]) -> Result<Batch, Failure> {
-        let all = together(&self.schema, inputs);
+        let all = together(&self.schema, inputs)?;
         let mut moved = false;
         for (stable, input) in self.stables.iter_mut().zip(inputs) {
             if let Some(found) = input.stable {
@@ -76,30 +74,17 @@ impl Operator for Union {
 }
 
 /// The changes of several batches one after the other, without a stable point.
-fn together(schema: &Arc<RowSchema>, inputs: &[Batch]) -> Batch {
+fn together(schema: &Arc<RowSchema>, inputs: &[Batch]) -> Result<Batch, Failure> {
     let filled: Vec<&Batch> = inputs.iter().filter(|input| !input.is_empty()).collect();
-    let none = Batch::empty(schema.clone());
-    let mut all = match filled.as_slice() {
-        [] => none,
+    let all = match filled.as_slice() {
+        [] => Batch::empty(schema.clone()),
         [only] => (*only).clone(),
-        _ => {
-            let times = |of: fn(&Batch) -> &[i64]| filled.iter().flat_map(|batch| of(batch)).copied().collect();
-            let column = |at: usize| {
-                let arrays: Vec<_> = filled.iter().map(|batch| &*batch.columns[at]).collect();
-                concat(&arrays).expect("the inputs have the same columns")
-            };
-            Batch {
-                columns: (0..schema.columns.len()).map(column).collect(),
-                vs: times(|batch| &batch.vs),
-                old: times(|batch| &batch.old),
-                new: times(|batch| &batch.new),
-                ..none
-            }
-        }
+        _ => joined(schema, &filled, COLUMN_LENGTH_MAX)?,
     };
-    (all.stable, all.mark) = (None, None);
-    Batch {
+    Ok(Batch {
         schema: schema.clone(),
+        stable: None,
+        mark: None,
         ..all
-    }
+    })
 }

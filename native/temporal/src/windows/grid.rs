@@ -7,12 +7,12 @@
 use std::collections::BTreeMap;
 
 use ahash::RandomState;
-use hashbrown::{HashMap, HashTable};
+use hashbrown::HashTable;
 
 use super::event::Changes;
 use super::groups::Groups;
 use super::kept::{KeptEvents, WindowState, plain_groups};
-use super::kinds::{Form, Grid};
+use super::kinds::{Form, Grid, NearStart};
 use super::operator::{Rules, Sizes, Time, Windows};
 use super::output::{Emitted, Output, overflow, shown_time};
 use crate::aggregates::{Module, State, StateTable, Term};
@@ -35,6 +35,9 @@ struct Window {
     emitted: Emitted,
 }
 
+/// No window has this start.
+const NOT_FOUND: (i64, u32) = (NEG_INF, u32::MAX);
+
 /// The windows that have begun and are not closed.
 #[derive(Debug)]
 pub struct GridWindows {
@@ -48,6 +51,9 @@ pub struct GridWindows {
     states: StateTable,
     touched: Vec<u32>,
     kept: KeptEvents,
+    /// By group, the window that was found last: its start and its number. Most events are in the window of the one
+    /// before.
+    found: Vec<(i64, u32)>,
     /// Windows that start before it were due by the watermark.
     due_before: i64,
 }
@@ -64,6 +70,7 @@ impl GridWindows {
             states: StateTable::new(module),
             touched: Vec::new(),
             kept: KeptEvents::default(),
+            found: Vec::new(),
             due_before: NEG_INF,
         }
     }
@@ -73,9 +80,10 @@ impl GridWindows {
         let after_begun = begun.saturating_add(1);
         let has_terms = !rules.module.is_row_count();
         let mut terms = Vec::new();
+        let mut near = NearStart::default();
         for at in 0..changes.len() {
             let (vs, old, new) = (changes.vs[at], changes.old[at], changes.new[at]);
-            if vs == NEG_INF && self.grid.since.is_none() {
+            if !self.grid.has_first(vs) {
                 return Err(without_first_window(&self.grid, rules, changes, at));
             }
             let group = groups.number(changes.keys.as_ref(), at);
@@ -85,7 +93,7 @@ impl GridWindows {
             if old >= reach || new >= reach {
                 self.kept.change(groups, group, changes, at, &terms, reach);
             }
-            let first = self.grid.first_over(old.min(new));
+            let first = near.first_over(&self.grid, old.min(new));
             let until = old.max(new).min(after_begun);
             self.grid.check_count(first, until, rules.windows_max)?;
             let mut start = first;
@@ -138,9 +146,19 @@ impl GridWindows {
 
     #[inline]
     fn enter(&mut self, rules: &Rules, groups: &mut Groups, group: u32, start: i64, terms: &[Term]) {
-        let at = match self.find(group, start) {
-            Some(at) => at,
-            None => self.open(rules, groups, group, start),
+        let at = match self.found.get(group as usize) {
+            Some(&(of, at)) if of == start => at,
+            _ => {
+                let at = match self.find(group, start) {
+                    Some(at) => at,
+                    None => self.open(rules, groups, group, start),
+                };
+                if group as usize >= self.found.len() {
+                    self.found.resize(group as usize + 1, NOT_FOUND);
+                }
+                self.found[group as usize] = (start, at);
+                at
+            }
         };
         let window = &mut self.windows[at as usize];
         window.events += 1;
@@ -208,6 +226,9 @@ impl GridWindows {
         }
         window.is_used = false;
         window.emitted = Emitted::default();
+        if let Some(found) = self.found.get_mut(window.group as usize).filter(|found| found.1 == at) {
+            *found = NOT_FOUND;
+        }
         groups.leave(window.group);
         self.states.end(window.states);
         self.unused.push(at);
@@ -231,19 +252,8 @@ impl GridWindows {
     }
 
     /// Bring what was emitted for each touched window to what it must be.
-    fn refresh(&mut self, rules: &Rules, time: &Time, groups: &mut Groups, output: &mut Output) -> Result<(), Failure> {
+    fn refresh(&mut self, rules: &Rules, time: &Time, groups: &mut Groups, output: &mut Output) {
         let mut touched = std::mem::take(&mut self.touched);
-        if rules.can_fail() {
-            // The first failure decides: groups come in the order in which they were touched, windows by their start.
-            let mut places: HashMap<u32, usize, RandomState> = HashMap::default();
-            for (place, &at) in touched.iter().enumerate() {
-                places.entry(self.windows[at as usize].group).or_insert(place);
-            }
-            touched.sort_by_key(|&at| {
-                let window = &self.windows[at as usize];
-                (places[&window.group], window.start)
-            });
-        }
         for &at in &touched {
             let window = &mut self.windows[at as usize];
             window.is_touched = false;
@@ -254,59 +264,40 @@ impl GridWindows {
             }
             let end = self.grid.end(window.start);
             if rules.form == Form::Eager || (rules.form == Form::Watermark && end <= time.mark) {
-                let now = results(
-                    rules,
-                    groups,
-                    window.group,
-                    (window.start, end),
-                    window.events,
-                    self.states.get(window.states),
-                )?;
+                let span = (window.start, end);
+                let states = self.states.get(window.states);
+                let found = results(rules, groups, window.group, span, window.events, states);
+                let now = output.found(groups, window.group, window.start, found);
                 let before = std::mem::take(&mut window.emitted);
                 window.emitted = output.replace(window.group, before, now);
             }
         }
         touched.clear();
         self.touched = touched;
-        Ok(())
     }
 
     /// Close the windows whose ends the stable point has reached, and emit them if they were not.
-    fn close_due(
-        &mut self,
-        rules: &Rules,
-        time: &Time,
-        groups: &mut Groups,
-        output: &mut Output,
-    ) -> Result<(), Failure> {
+    fn close_due(&mut self, rules: &Rules, time: &Time, groups: &mut Groups, output: &mut Output) {
         while let Some(entry) = self.by_start.first_entry() {
             let start = *entry.key();
             let end = self.grid.end(start);
             if !time.has_reached(end) {
                 break;
             }
-            for at in entry.remove() {
+            let mut closed = entry.remove();
+            groups.sort(&mut closed, |at| self.windows[at as usize].group); // most of the order of the output
+            for at in closed {
                 let window = &self.windows[at as usize];
                 if !window.is_used || window.start != start {
                     continue;
                 }
                 if !rules.form.is_by_mark() {
-                    let found = results(
-                        rules,
-                        groups,
-                        window.group,
-                        (window.start, end),
-                        window.events,
-                        self.states.get(window.states),
-                    )?;
-                    for row in found.rows {
-                        output.insert(window.group, row, found.vs, found.ve);
-                    }
+                    let taken = (window.events, self.states.get(window.states));
+                    output.insert_results(rules, groups, window.group, (start, end), taken);
                 }
                 self.close(groups, at);
             }
         }
-        Ok(())
     }
 }
 
@@ -341,17 +332,18 @@ pub fn without_first_window(grid: &Grid, rules: &Rules, changes: &Changes<'_>, a
     let (old, new) = (shown_time(changes.old[at]), shown_time(changes.new[at]));
     let is_insert = changes.old[at] == changes.vs[at];
     let columns = rules.rows.decode([&*changes.rows.get(at)]);
+    let start = shown_time(changes.vs[at]);
     let times = if is_insert {
-        format!(", -inf, {new})")
+        format!(", {start}, {new})")
     } else {
-        format!(", -inf, {old}, {new})")
+        format!(", {start}, {old}, {new})")
     };
     Failure::Shown {
         is_usage: true,
         before: if is_insert { "insert(" } else { "adjust(" }.to_owned(),
         row: plain_rows(rules.rows.columns(), &columns, 1).remove(0),
         after: format!(
-            "{times} starts at -inf, where {} has no first window: give the windows since=",
+            "{times} starts at {start}, where {} has no first window: give the windows since=",
             grid.shown
         ),
     }
@@ -374,8 +366,8 @@ impl Windows for GridWindows {
             self.begin(rules, groups, before, time.last_finite)?;
         }
         self.touch_due(rules.form, time.mark);
-        self.refresh(rules, time, groups, output)?;
-        self.close_due(rules, time, groups, output)?;
+        self.refresh(rules, time, groups, output);
+        self.close_due(rules, time, groups, output);
         if time.stable == INF {
             self.kept.clear(groups);
         }

@@ -8,6 +8,9 @@ use crate::plain::Plain;
 use crate::plain_rows::plain_rows;
 use crate::rows::{RowArena, RowForm};
 
+/// All groups are ranked to sort things of one group in so many.
+const RANKED_SHARE: usize = 8;
+
 /// The groups that have something in them. A group is dropped when nothing uses it any more (`drop_idle`).
 #[derive(Debug)]
 pub struct Groups {
@@ -17,6 +20,8 @@ pub struct Groups {
     uses: Vec<u32>,
     is_listed: Vec<bool>,
     idle: Vec<u32>,
+    /// The place of each group in the order of keys, by number; empty when groups have come or gone since.
+    ranks: Vec<u32>,
 }
 
 impl Groups {
@@ -30,6 +35,7 @@ impl Groups {
             uses: vec![0; ungrouped],
             is_listed: vec![false; ungrouped],
             idle: Vec::new(),
+            ranks: Vec::new(),
         }
     }
 
@@ -50,6 +56,7 @@ impl Groups {
     }
 
     fn added(&mut self, key: &[u8]) -> u32 {
+        self.ranks.clear();
         let number = self.keys.hold(key);
         let at = number as usize;
         if at >= self.uses.len() {
@@ -82,12 +89,34 @@ impl Groups {
         }
     }
 
+    /// Sort what belongs to groups by their keys. `group_of`: the number of its group.
+    pub fn sort(&mut self, items: &mut [u32], group_of: impl Fn(u32) -> u32) {
+        if self.form.is_none() || items.len() < 2 {
+            return;
+        }
+        if self.ranks.is_empty() && items.len() * RANKED_SHARE >= self.keys.len() {
+            let mut numbers: Vec<u32> = self.keys.numbers().collect();
+            numbers.sort_unstable_by(|&one, &other| self.keys.get(one).cmp(self.keys.get(other)));
+            self.ranks.resize(self.uses.len(), 0);
+            for (rank, number) in (0..).zip(numbers) {
+                self.ranks[number as usize] = rank;
+            }
+        }
+        if self.ranks.is_empty() {
+            let key = |item| self.keys.get(group_of(item));
+            items.sort_unstable_by(|&one, &other| key(one).cmp(key(other)));
+        } else {
+            items.sort_unstable_by_key(|&item| self.ranks[group_of(item) as usize]);
+        }
+    }
+
     /// Drop the groups that nothing uses. `dropped` gets their numbers.
     pub fn drop_idle(&mut self, mut dropped: impl FnMut(u32)) {
         for group in std::mem::take(&mut self.idle) {
             self.is_listed[group as usize] = false;
             if self.uses[group as usize] == 0 {
                 self.keys.release(group);
+                self.ranks.clear();
                 dropped(group);
             }
         }

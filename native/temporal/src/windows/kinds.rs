@@ -83,6 +83,17 @@ impl Grid {
         }
     }
 
+    /// Whether an event that starts at `vs` has a first window: one that starts behind the beginning of all time.
+    #[inline]
+    pub fn has_first(&self, vs: i64) -> bool {
+        if self.since.is_some() || vs.checked_sub(self.size).is_some() {
+            return true;
+        }
+        let (offset, hop) = (i128::from(self.offset), i128::from(self.hop));
+        let before = i128::from(vs) - i128::from(self.size);
+        offset + hop * ((before - offset).div_euclid(hop) + 1) > NEG_INF.into()
+    }
+
     /// The end of the window from `start`.
     #[inline]
     pub fn end(&self, start: i64) -> i64 {
@@ -127,5 +138,31 @@ impl Grid {
         } else {
             first
         }
+    }
+}
+
+/// The last answer of `Grid::first_over`, and from where to below where it holds: times that come are near each other.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NearStart {
+    from: i64,
+    until: i64,
+    first: i64,
+}
+
+impl NearStart {
+    /// The smallest start of a window that ends after `vs`.
+    #[inline]
+    pub fn first_over(&mut self, grid: &Grid, vs: i64) -> i64 {
+        if vs < self.from || vs >= self.until {
+            let first = grid.first_over(vs);
+            // The window before this one ends at `vs` or before, this one behind it.
+            let ends = first.checked_add(grid.size).filter(|&end| end < INF);
+            let from = ends
+                .and_then(|end| end.checked_sub(grid.hop))
+                .filter(|&from| from <= vs);
+            (self.from, self.until) = from.zip(ends).unwrap_or((0, 0));
+            self.first = first;
+        }
+        self.first
     }
 }

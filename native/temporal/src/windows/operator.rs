@@ -104,15 +104,9 @@ pub struct Rules {
     pub output: Arc<RowSchema>,
     keys: usize,
     expressions: Arc<Expressions>,
-    can_fail: bool,
 }
 
 impl Rules {
-    /// Whether a result can be one that its type cannot hold.
-    pub fn can_fail(&self) -> bool {
-        self.can_fail
-    }
-
     /// The lifetime of the results of a window.
     #[inline]
     pub fn lifetime(&self, start: i64, end: i64) -> (i64, i64) {
@@ -242,7 +236,6 @@ impl WindowOperator {
             kind: spec.kind,
             output_form: RowForm::new(&spec.output),
             rules: Rules {
-                can_fail: spec.module.can_fail(),
                 module: spec.module,
                 form: spec.form,
                 is_point: spec.is_point,
@@ -302,6 +295,7 @@ impl Operator for WindowOperator {
         let mut output = Output::default();
         self.windows
             .step(&self.rules, &mut self.time, &mut self.groups, &changes, &mut output)?;
+        output.checked()?;
         let emitted = output.batch(&self.rules.output, &self.groups, &self.rules.module);
         self.groups.drop_idle(|_| {});
         let stable = batch.stable.and_then(|_| match self.time.stable {

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use arrow_array::ArrayRef;
 
 use super::groups::Groups;
-use crate::RowSchema;
-use crate::aggregates::{Module, ResultRow};
+use super::operator::Rules;
+use crate::aggregates::{Module, ResultRow, State, Value};
 use crate::batch::Batch;
 use crate::failure::Failure;
 use crate::plain::Plain;
 use crate::plain_rows::plain_rows;
+use crate::{INF, RowSchema};
 
 /// Results that were emitted for a window and can still change, with the lifetime that they have.
 #[derive(Clone, Debug, Default)]
@@ -30,25 +31,68 @@ impl Emitted {
 #[derive(Debug, Default)]
 pub struct Output {
     groups: Vec<u32>,
-    rows: Vec<ResultRow>,
+    /// Of all rows, one after the other.
+    values: Vec<Value>,
     vs: Vec<i64>,
     old: Vec<i64>,
     new: Vec<i64>,
+    /// Why the step has failed, with the group's key and the start of the window.
+    failed: Option<((Vec<u8>, i64), Failure)>,
 }
 
 impl Output {
+    /// Return what was found for the window of a group that begins at `start`; nothing, if that has failed.
+    pub fn found(&mut self, groups: &Groups, group: u32, start: i64, found: Result<Emitted, Failure>) -> Emitted {
+        found.unwrap_or_else(|failure| {
+            self.fail(groups, group, start, failure);
+            Emitted::default()
+        })
+    }
+
+    fn fail(&mut self, groups: &Groups, group: u32, start: i64, failure: Failure) {
+        let place = (groups.key(group).to_vec(), start);
+        if self.failed.as_ref().is_none_or(|(first, _)| place < *first) {
+            self.failed = Some((place, failure));
+        }
+    }
+
+    /// The failure of the first window that has failed: by the order of groups, then by its start. So neither the order
+    /// in which events came nor that of a table decides.
+    pub fn checked(&mut self) -> Result<(), Failure> {
+        self.failed.take().map_or(Ok(()), |(_, failure)| Err(failure))
+    }
+
     pub fn is_empty(&self) -> bool {
         self.vs.is_empty()
     }
 
     /// Emit a row.
-    pub fn insert(&mut self, group: u32, row: ResultRow, vs: i64, ve: i64) {
+    pub fn insert(&mut self, group: u32, row: &[Value], vs: i64, ve: i64) {
         self.push(group, row, vs, vs, ve);
+    }
+
+    /// Emit the results of a window that does not change any more, from the states of its `events`.
+    pub fn insert_results(
+        &mut self,
+        rules: &Rules,
+        groups: &Groups,
+        group: u32,
+        (start, end): (i64, i64),
+        (events, states): (i64, &[State]),
+    ) {
+        if rules.is_point && end == INF {
+            return;
+        }
+        let (vs, ve) = rules.lifetime(start, end);
+        match rules.module.push_results(states, events, &mut self.values) {
+            Ok(count) => (0..count).for_each(|_| self.push_times(group, vs, vs, ve)),
+            Err(text) => self.fail(groups, group, start, overflow(groups, group, (start, end), &text)),
+        }
     }
 
     /// Take back what was emitted for a window.
     pub fn remove_all(&mut self, group: u32, emitted: Emitted) {
-        for row in emitted.rows {
+        for row in &emitted.rows {
             self.push(group, row, emitted.vs, emitted.ve, emitted.vs);
         }
     }
@@ -58,21 +102,25 @@ impl Output {
         if before.rows == now.rows && before.vs == now.vs {
             if before.ve != now.ve {
                 for row in &now.rows {
-                    self.push(group, row.clone(), now.vs, before.ve, now.ve);
+                    self.push(group, row, now.vs, before.ve, now.ve);
                 }
             }
             return now;
         }
         self.remove_all(group, before);
         for row in &now.rows {
-            self.push(group, row.clone(), now.vs, now.vs, now.ve);
+            self.push(group, row, now.vs, now.vs, now.ve);
         }
         now
     }
 
-    fn push(&mut self, group: u32, row: ResultRow, vs: i64, old: i64, new: i64) {
+    fn push(&mut self, group: u32, row: &[Value], vs: i64, old: i64, new: i64) {
+        self.values.extend_from_slice(row);
+        self.push_times(group, vs, old, new);
+    }
+
+    fn push_times(&mut self, group: u32, vs: i64, old: i64, new: i64) {
         self.groups.push(group);
-        self.rows.push(row);
         self.vs.push(vs);
         self.old.push(old);
         self.new.push(new);
@@ -83,7 +131,8 @@ impl Output {
         if self.is_empty() {
             return Batch::empty(schema.clone());
         }
-        let rows: Vec<&ResultRow> = self.rows.iter().collect();
+        let (count, width) = (self.groups.len(), self.values.len() / self.groups.len());
+        let rows: Vec<&[Value]> = (0..count).map(|at| &self.values[at * width..][..width]).collect();
         Batch {
             schema: schema.clone(),
             columns: columns_of(groups, module, &self.groups, &rows),
@@ -97,7 +146,7 @@ impl Output {
 }
 
 /// The columns of results: the keys of their groups, then what the module returned.
-fn columns_of(groups: &Groups, module: &Module, of: &[u32], rows: &[&ResultRow]) -> Vec<ArrayRef> {
+fn columns_of(groups: &Groups, module: &Module, of: &[u32], rows: &[&[Value]]) -> Vec<ArrayRef> {
     let mut columns = groups.columns(of.iter().copied());
     columns.extend(module.columns(rows));
     columns
@@ -111,7 +160,11 @@ pub fn plain_emitted(
     group: u32,
     emitted: &[(i64, Emitted)],
 ) -> Plain {
-    let rows: Vec<&ResultRow> = emitted.iter().flat_map(|(_, one)| &one.rows).collect();
+    let rows: Vec<&[Value]> = emitted
+        .iter()
+        .flat_map(|(_, one)| &one.rows)
+        .map(|row| &**row)
+        .collect();
     if rows.is_empty() {
         return Plain::List(Vec::new());
     }

@@ -11,7 +11,7 @@ use ahash::RandomState;
 use hashbrown::HashTable;
 
 use super::event::Changes;
-use super::grid::{results, without_first_window};
+use super::grid::without_first_window;
 use super::groups::Groups;
 use super::kept::{KeptEvents, WindowState, plain_groups};
 use super::kinds::{Form, Grid};
@@ -90,7 +90,7 @@ impl PaneWindows {
         let mut terms = Vec::new();
         for at in 0..changes.len() {
             let (vs, old, new) = (changes.vs[at], changes.old[at], changes.new[at]);
-            if vs == NEG_INF && self.grid.since.is_none() {
+            if !self.grid.has_first(vs) {
                 return Err(without_first_window(&self.grid, rules, changes, at));
             }
             let group = groups.number(changes.keys.as_ref(), at);
@@ -276,13 +276,7 @@ impl PaneWindows {
     }
 
     /// Close the windows whose ends the stable point has reached, and emit them.
-    fn close_due(
-        &mut self,
-        rules: &Rules,
-        time: &Time,
-        groups: &mut Groups,
-        output: &mut Output,
-    ) -> Result<(), Failure> {
+    fn close_due(&mut self, rules: &Rules, time: &Time, groups: &mut Groups, output: &mut Output) {
         let last = match time.stable {
             INF => time.begun(),
             stable => stable.saturating_sub(self.grid.size),
@@ -297,13 +291,9 @@ impl PaneWindows {
             let window = (start, self.grid.end(start));
             for &group in &self.with_events {
                 let Sum { events, states } = &self.sums[group as usize];
-                let found = results(rules, groups, group, window, *events, states)?;
-                for row in found.rows {
-                    output.insert(group, row, found.vs, found.ve);
-                }
+                output.insert_results(rules, groups, group, window, (*events, states));
             }
         }
-        Ok(())
     }
 
     /// Drop everything: the stream has ended.
@@ -391,7 +381,7 @@ impl Windows for PaneWindows {
             time.last_finite = self.kept.last_finite_end().map_or(before, |ve| before.max(ve));
             self.begin(rules, groups, before, time.last_finite)?;
         }
-        self.close_due(rules, time, groups, output)?;
+        self.close_due(rules, time, groups, output);
         if time.stable == INF {
             self.clear(groups);
         }

@@ -114,13 +114,13 @@ impl SnapshotWindows {
         self.popped = popped;
     }
 
-    fn refresh(&mut self, rules: &Rules, time: &Time, groups: &mut Groups, output: &mut Output) -> Result<(), Failure> {
+    fn refresh(&mut self, rules: &Rules, time: &Time, groups: &mut Groups, output: &mut Output) {
         let mut touched = std::mem::take(&mut self.touched);
         for &number in &touched {
             let group = &mut self.groups[number as usize];
             group.is_touched = false;
             let was_there = !group.is_empty();
-            refreshed(group, number, rules, time, groups, output)?;
+            refreshed(group, number, rules, time, groups, output);
             if was_there && group.is_empty() {
                 groups.leave(number);
             }
@@ -128,7 +128,6 @@ impl SnapshotWindows {
         }
         touched.clear();
         self.touched = touched;
-        Ok(())
     }
 
     /// Let a group hold the output's stable point, and note when to look at it again.
@@ -174,7 +173,8 @@ impl Windows for SnapshotWindows {
     ) -> Result<(), Failure> {
         self.apply(rules, groups, changes, output);
         self.touch_due(time);
-        self.refresh(rules, time, groups, output)
+        self.refresh(rules, time, groups, output);
+        Ok(())
     }
 
     fn output_stable(&self, _rules: &Rules, time: &Time) -> i64 {
@@ -241,7 +241,9 @@ impl Windows for SnapshotWindows {
             }
             groups.enter(number);
             // What is emitted again is what was emitted.
-            refreshed(group, number, rules, time, groups, &mut Output::default())?;
+            let mut output = Output::default();
+            refreshed(group, number, rules, time, groups, &mut output);
+            output.checked()?;
             self.wait(number, rules, time);
         }
         Ok(())

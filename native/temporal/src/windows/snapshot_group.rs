@@ -268,22 +268,14 @@ pub(super) fn refreshed(
     time: &Time,
     groups: &Groups,
     output: &mut Output,
-) -> Result<(), Failure> {
-    refresh_touched(group, number, rules, time, groups, output)?;
+) {
+    refresh_touched(group, number, rules, time, groups, output);
     drop_closed(group, time);
-    move_front(group, number, rules, time, groups, output)?;
+    move_front(group, number, rules, time, groups, output);
     drop_rest(group, time);
-    Ok(())
 }
 
-fn refresh_touched(
-    group: &mut Group,
-    number: u32,
-    rules: &Rules,
-    time: &Time,
-    groups: &Groups,
-    output: &mut Output,
-) -> Result<(), Failure> {
+fn refresh_touched(group: &mut Group, number: u32, rules: &Rules, time: &Time, groups: &Groups, output: &mut Output) {
     // Of the windows that are made only the last one can end behind the watermark, and be due by it alone.
     if rules.form == Form::Watermark
         && let Some((&start, last)) = group.windows.last_key_value()
@@ -302,7 +294,12 @@ fn refresh_touched(
             continue;
         }
         let now = if window.members > 0 && must(rules.form, start, end, time) {
-            results(rules, groups, number, (start, end), window.members, &window.states)?
+            output.found(
+                groups,
+                number,
+                start,
+                results(rules, groups, number, (start, end), window.members, &window.states),
+            )
         } else {
             Emitted::default()
         };
@@ -311,24 +308,21 @@ fn refresh_touched(
     }
     touched.clear();
     group.touched = touched;
-    Ok(())
 }
 
 /// Emit the windows behind the front that must be, and make those of them that are not closed.
-fn move_front(
-    group: &mut Group,
-    number: u32,
-    rules: &Rules,
-    time: &Time,
-    groups: &Groups,
-    output: &mut Output,
-) -> Result<(), Failure> {
+fn move_front(group: &mut Group, number: u32, rules: &Rules, time: &Time, groups: &Groups, output: &mut Output) {
     while let Some((start, end)) = group.next()
         && must(rules.form, start, end, time)
     {
         let edge = group.pass(&rules.module);
         let now = if group.members > 0 {
-            results(rules, groups, number, (start, end), group.members, &group.states)?
+            output.found(
+                groups,
+                number,
+                start,
+                results(rules, groups, number, (start, end), group.members, &group.states),
+            )
         } else {
             Emitted::default()
         };
@@ -336,7 +330,7 @@ fn move_front(
         if is_closed(end, time) {
             now.rows
                 .into_iter()
-                .for_each(|row| output.insert(number, row, start, end));
+                .for_each(|row| output.insert(number, &row, start, end));
             continue;
         }
         let window = Window {
@@ -348,7 +342,6 @@ fn move_front(
         };
         group.windows.insert(start, window);
     }
-    Ok(())
 }
 
 fn results(

@@ -270,13 +270,13 @@ impl<M: Members> SpanWindows<M> {
         }
     }
 
-    fn refresh(&mut self, rules: &Rules, time: &Time, groups: &mut Groups, output: &mut Output) -> Result<(), Failure> {
+    fn refresh(&mut self, rules: &Rules, time: &Time, groups: &mut Groups, output: &mut Output) {
         for number in std::mem::take(&mut self.touched) {
             let kind = self.kind;
             let group = &mut self.groups[number as usize];
             group.is_touched = false;
             let (was_there, live) = (!group.is_empty(), group.members.live());
-            refreshed::<M>(kind, &mut group.spans, number, rules, time, groups, output)?;
+            refreshed::<M>(kind, &mut group.spans, number, rules, time, groups, output);
             if time.stable == INF {
                 group.members = M::default();
             } else {
@@ -289,7 +289,6 @@ impl<M: Members> SpanWindows<M> {
             self.live = self.live + group.members.live() - live;
             self.wait(number, rules, time);
         }
-        Ok(())
     }
 
     /// Let the first window of a group hold the output's stable point, and note when to look at the group again.
@@ -355,7 +354,7 @@ fn refreshed<M: Members>(
     time: &Time,
     groups: &Groups,
     output: &mut Output,
-) -> Result<(), Failure> {
+) {
     for emitted in spans.gone.drain(..) {
         output.remove_all(number, emitted);
     }
@@ -381,7 +380,7 @@ fn refreshed<M: Members>(
             _ => window.end <= time.mark || rules.first_result(start, window.end) < time.emitted_stable,
         };
         let now = if must {
-            results(start, window)?
+            output.found(groups, number, start, results(start, window))
         } else {
             Emitted::default()
         };
@@ -393,13 +392,12 @@ fn refreshed<M: Members>(
     {
         let (start, window) = first.remove_entry();
         if !rules.form.is_by_mark() {
-            let now = results(start, &window)?;
+            let now = output.found(groups, number, start, results(start, &window));
             now.rows
                 .into_iter()
-                .for_each(|row| output.insert(number, row, now.vs, now.ve));
+                .for_each(|row| output.insert(number, &row, now.vs, now.ve));
         }
     }
-    Ok(())
 }
 
 impl<M: Members> Windows for SpanWindows<M> {
@@ -413,7 +411,8 @@ impl<M: Members> Windows for SpanWindows<M> {
     ) -> Result<(), Failure> {
         self.apply(rules, groups, changes);
         self.touch_due(time);
-        self.refresh(rules, time, groups, output)
+        self.refresh(rules, time, groups, output);
+        Ok(())
     }
 
     fn output_stable(&self, _rules: &Rules, time: &Time) -> i64 {
@@ -500,15 +499,9 @@ impl<M: Members> Windows for SpanWindows<M> {
                 }
             }
             // What is emitted again is what was emitted.
-            refreshed::<M>(
-                kind,
-                &mut group.spans,
-                number,
-                rules,
-                time,
-                groups,
-                &mut Output::default(),
-            )?;
+            let mut output = Output::default();
+            refreshed::<M>(kind, &mut group.spans, number, rules, time, groups, &mut output);
+            output.checked()?;
             let live = group.members.live();
             groups.enter(number);
             self.live += live;

@@ -89,10 +89,11 @@ fn judge_kind(kind: JoinKind) {
     let rows = [[Some(0), Some(1)], [Some(0), Some(2)], [Some(1), None], [None, Some(1)]].map(Vec::from);
     for has_key in [true, false] {
         judge(&Case {
-            columns: 2,
+            schema: schema(2),
+            seeds: 300,
             rows: &[&rows[..], &rows[1..]],
             make: &|| Box::new(join(kind, has_key, PAIRS_MAX)),
-            definition: &|inputs| (defined(inputs, kind, has_key), least(inputs)),
+            definition: &|inputs, _| (defined(inputs, kind, has_key), least(inputs)),
         });
     }
 }

@@ -21,7 +21,7 @@ fn plus(t: i64, d: i64) -> i64 {
 
 fn judge_alteration(alteration: Alteration, altered: impl Fn(i64, i64) -> (i64, i64), stable: impl Fn(i64) -> i64) {
     let rows = rows();
-    let definition = |inputs: &[StreamTable]| -> (Table, i64) {
+    let definition = |inputs: &[StreamTable], _| -> (Table, i64) {
         let event = |event: &(Row, i64, i64)| {
             let (vs, ve) = altered(event.1, event.2);
             (event.0.clone(), vs, ve)
@@ -29,7 +29,8 @@ fn judge_alteration(alteration: Alteration, altered: impl Fn(i64, i64) -> (i64, 
         (counted(inputs[0].each().map(event)), stable(inputs[0].stable))
     };
     judge(&Case {
-        columns: 2,
+        schema: schema(2),
+        seeds: 300,
         rows: &[&rows],
         make: &|| Box::new(Span::new("it", schema(2), Alterations(vec![alteration]), Vec::new())),
         definition: &definition,
@@ -68,7 +69,7 @@ fn events_at_the_end_begin_there() {
 #[test]
 fn a_projection_keeps_rows_that_become_equal() {
     let rows = rows();
-    let definition = |inputs: &[StreamTable]| {
+    let definition = |inputs: &[StreamTable], _| {
         let events = inputs[0].each().map(|(row, vs, ve)| (vec![row[0]], *vs, *ve));
         (counted(events), inputs[0].stable)
     };
@@ -81,7 +82,8 @@ fn a_projection_keeps_rows_that_become_equal() {
         )
     };
     judge(&Case {
-        columns: 2,
+        schema: schema(2),
+        seeds: 300,
         rows: &[&rows],
         make: &|| Box::new(make()),
         definition: &definition,
@@ -91,14 +93,15 @@ fn a_projection_keeps_rows_that_become_equal() {
 #[test]
 fn a_union_has_all_events_and_the_least_stable_point() {
     let rows = rows();
-    let definition = |inputs: &[StreamTable]| {
+    let definition = |inputs: &[StreamTable], _| {
         (
             counted(inputs.iter().flat_map(StreamTable::each).cloned()),
             least(inputs),
         )
     };
     judge(&Case {
-        columns: 2,
+        schema: schema(2),
+        seeds: 300,
         rows: &[&rows, &rows[..2], &rows[1..]],
         make: &|| Box::new(Union::new("it", schema(2), form(2), 3)),
         definition: &definition,

@@ -2,8 +2,11 @@
 //! inputs, after every batch of random streams. Tests in Python compare each step with the operators there
 //! (tests/temporal/native).
 
+mod aggregates;
 mod calls;
 mod changes;
+mod computed;
+mod cost;
 mod entrance;
 mod expressions;
 mod hopping;
@@ -11,6 +14,9 @@ mod joins;
 mod lifetimes;
 mod samples;
 mod shapes;
+mod spans;
 mod structures;
+mod trees;
+mod windowed;
 mod windows;
 mod world;

@@ -37,7 +37,7 @@ fn held(samples: &StreamTable) -> BTreeMap<Option<i64>, BTreeMap<i64, Row>> {
 fn a_sample_lasts_until_the_next_one_of_its_key() {
     let rows = rows();
     for lasts in [None, Some(3)] {
-        let definition = |inputs: &[StreamTable]| {
+        let definition = |inputs: &[StreamTable], _| {
             let mut events = Vec::new();
             for rows in held(&inputs[0]).into_values() {
                 for (&t, row) in &rows {
@@ -48,7 +48,8 @@ fn a_sample_lasts_until_the_next_one_of_its_key() {
             (counted(events), inputs[0].stable)
         };
         judge(&Case {
-            columns: 2,
+            schema: schema(2),
+            seeds: 300,
             rows: &[&rows],
             make: &|| Box::new(Edges::new("it", schema(2), first_column(2), false, lasts)),
             definition: &definition,
@@ -73,7 +74,7 @@ fn two_different_samples_at_one_time_can_be_an_error() {
 fn a_left_event_has_the_sample_that_holds_at_its_start() {
     let rows = rows();
     for (is_outer, within) in [(false, None), (true, None), (true, Some(2)), (false, Some(0))] {
-        let definition = |inputs: &[StreamTable]| {
+        let definition = |inputs: &[StreamTable], _| {
             let held = held(&inputs[1]);
             let mut events = Vec::new();
             for (row, vs, ve) in inputs[0].each() {
@@ -89,7 +90,8 @@ fn a_left_event_has_the_sample_that_holds_at_its_start() {
         };
         let side = || (form(2), first_column(2));
         judge(&Case {
-            columns: 2,
+            schema: schema(2),
+            seeds: 300,
             rows: &[&rows, &rows],
             make: &|| Box::new(AsOf::new("it", schema(4), [side(), side()], is_outer, within)),
             definition: &definition,

@@ -17,7 +17,7 @@ fn rows() -> Vec<Row> {
 #[test]
 fn coalesce_has_the_longest_stretches_of_a_row() {
     let rows = rows();
-    let definition = |inputs: &[StreamTable]| {
+    let definition = |inputs: &[StreamTable], _| {
         let mut lifetimes: BTreeMap<&Row, BTreeSet<(i64, i64)>> = BTreeMap::new();
         for (row, vs, ve) in inputs[0].each() {
             lifetimes.entry(row).or_default().insert((*vs, *ve));
@@ -35,7 +35,8 @@ fn coalesce_has_the_longest_stretches_of_a_row() {
         (counted(events), inputs[0].stable)
     };
     judge(&Case {
-        columns: 2,
+        schema: schema(2),
+        seeds: 300,
         rows: &[&rows],
         make: &|| Box::new(Coalesce::new("it", schema(2))),
         definition: &definition,
@@ -45,7 +46,7 @@ fn coalesce_has_the_longest_stretches_of_a_row() {
 #[test]
 fn cleanse_releases_final_events_in_order() {
     let rows = rows();
-    let definition = |inputs: &[StreamTable]| {
+    let definition = |inputs: &[StreamTable], _| {
         let stable = inputs[0].stable;
         if stable == NEG_INF {
             return (counted([]), NEG_INF);
@@ -63,7 +64,8 @@ fn cleanse_releases_final_events_in_order() {
         (counted(released.cloned()), free)
     };
     judge(&Case {
-        columns: 2,
+        schema: schema(2),
+        seeds: 300,
         rows: &[&rows],
         make: &|| Box::new(Cleanse::new("it", schema(2))),
         definition: &definition,

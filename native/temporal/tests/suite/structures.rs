@@ -1,13 +1,18 @@
-//! The calendar and the sorted sets, against plain ones; rows as bytes; decimals as text.
+//! The calendar and the sorted sets, against plain ones; rows as bytes; decimals as text; the limit of a table.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use arrow_array::{ArrayRef, StringArray};
 use fastrand::Rng;
+use lmerge_temporal::batch::Batch;
 use lmerge_temporal::calendar::Calendar;
+use lmerge_temporal::failure::Failure;
+use lmerge_temporal::history::ResultTable;
 use lmerge_temporal::plain_rows::{parsed_decimal, shown_decimal};
 use lmerge_temporal::rows::RowArena;
 use lmerge_temporal::sorted::Sorted;
-use lmerge_temporal::{INF, NEG_INF};
+use lmerge_temporal::{Column, INF, Kind, NEG_INF, RowSchema};
 
 #[test]
 fn a_calendar_gives_what_is_due_and_nothing_else() {
@@ -129,4 +134,40 @@ fn decimals_are_shown_as_python_shows_them() {
     assert_eq!(parsed_decimal("1.005", 2), None);
     assert_eq!(parsed_decimal("1E+2", 1), Some(1000));
     assert_eq!(parsed_decimal("x", 1), None);
+}
+
+fn texts(schema: &Arc<RowSchema>, rows: &[&str], is_insert: bool) -> Batch {
+    let at = |t: i64| vec![t; rows.len()].into();
+    Batch {
+        columns: vec![Arc::new(StringArray::from(rows.to_vec())) as ArrayRef],
+        vs: at(1),
+        old: at(if is_insert { 1 } else { 2 }),
+        new: at(if is_insert { 2 } else { 1 }),
+        ..Batch::empty(schema.clone())
+    }
+}
+
+#[test]
+fn a_table_with_a_column_that_is_too_long_is_named() {
+    let schema = Arc::new(RowSchema {
+        columns: vec![Column {
+            name: "text".to_owned(),
+            kind: Kind::String,
+            nullable: false,
+        }],
+    });
+    let mut table = ResultTable::new(schema.clone(), 12);
+    table.apply(&texts(&schema, &["a", "bcd"], true)).unwrap();
+    table.apply(&texts(&schema, &["bcd"], false)).unwrap();
+    assert_eq!(table.events().unwrap().len(), 1);
+    table.apply(&texts(&schema, &["efghi", "jklmno"], true)).unwrap();
+    assert_eq!(table.events().unwrap().len(), 3, "twelve bytes are not too many");
+    table.apply(&texts(&schema, &["p"], true)).unwrap();
+    let Err(Failure::Limit(text)) = table.events() else {
+        panic!("thirteen bytes are");
+    };
+    assert!(
+        text.starts_with("the column \"text\" would have more than 12 bytes"),
+        "{text}"
+    );
 }

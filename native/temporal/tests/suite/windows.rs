@@ -1,158 +1,149 @@
-//! Windows: for each group the windows that are due, each with the aggregates of the events that overlap it.
+//! Snapshot windows and windows of a grid: for each group the windows that are due, each with the aggregates of the
+//! events that overlap it.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-
-use lmerge_temporal::aggregates::{Aggregates, Call, Function, Module};
+use lmerge_temporal::INF;
+use lmerge_temporal::failure::Failure;
 use lmerge_temporal::operator::Operator;
-use lmerge_temporal::windows::{Form, Grid, WindowKind, WindowOperator, WindowSpec};
-use lmerge_temporal::{INF, NEG_INF};
+use lmerge_temporal::plain::Plain;
+use lmerge_temporal::windows::{Form, WindowKind, WindowOperator};
 
-use crate::world::{
-    Case, Change, Event, Row, StreamTable, Table, batch, changes, columns_of, counted, form, judge, schema,
-};
-
-const SIZE: i64 = 4;
-const HOP: i64 = 3;
+use crate::computed::count_sum_max;
+use crate::windowed::{FORMS, Query, by_ends, by_starts, hopping, query};
+use crate::world::{Change, Row, batch, changes};
 
 /// The number of events, the sum of their second column, and its greatest value, by the first column.
-fn operator(kind: WindowKind, form_of_results: Form) -> WindowOperator {
-    let input = schema(2);
-    let arguments = [input.columns[1].clone()];
-    let calls = [
-        (Function::Count, None),
-        (Function::Sum, Some(0)),
-        (Function::Max, Some(0)),
-    ];
-    let call = |(function, argument): (Function, Option<usize>)| Call {
-        function,
-        argument,
-        result: input.columns[1].clone(),
-        overflow: Default::default(),
-    };
-    let calls = calls.into_iter().map(call).collect();
-    WindowOperator::new(WindowSpec {
-        name: "it".to_owned(),
-        input: input.clone(),
-        output: schema(4),
-        keys: vec![input.columns[0].clone()],
-        expressions: Arc::new(columns_of(2, &[0, 1])),
-        module: Module::Aggregates(Aggregates::new(calls, &arguments, &form(2))),
-        kind,
-        form: form_of_results,
-        is_point: false,
-        windows_max: 1_000,
-    })
+fn summed(kind: WindowKind, form: Form) -> Query {
+    query(count_sum_max(), kind, form)
 }
 
-/// The row of a window `[start, end)`. None without events.
-fn result(key: Option<i64>, events: &[&Event], start: i64, end: i64) -> Option<Event> {
-    let members: Vec<&&Event> = events.iter().filter(|event| event.1 < end && event.2 > start).collect();
-    let values = || members.iter().filter_map(|event| event.0[1]);
-    let sum = values().next().is_some().then(|| values().sum());
-    let row = vec![key, Some(members.len() as i64), sum, values().max()];
-    (!members.is_empty()).then_some((row, start, end))
-}
-
-/// The windows of a group, with ends; `latest`: the latest finite time.
-type Divide<'a> = &'a dyn Fn(&[&Event], i64) -> Vec<(i64, i64)>;
-
-/// All results, due or not.
-fn results(input: &StreamTable, divide: Divide<'_>) -> Vec<Event> {
-    let mut groups: BTreeMap<Option<i64>, Vec<&Event>> = BTreeMap::new();
-    for event in input.each() {
-        groups.entry(event.0[0]).or_default().push(event);
-    }
-    let of = |(key, events): (Option<i64>, Vec<&Event>)| -> Vec<Event> {
-        let windows = divide(&events, input.latest).into_iter();
-        windows
-            .filter_map(|(start, end)| result(key, &events, start, end))
-            .collect()
-    };
-    groups.into_iter().flat_map(of).collect()
-}
-
-/// From each edge of an event to the next one.
-fn snapshots(events: &[&Event], _latest: i64) -> Vec<(i64, i64)> {
-    let edges: BTreeSet<i64> = events.iter().flat_map(|event| [event.1, event.2]).collect();
-    let ends = edges.iter().skip(1).copied().chain([INF]);
-    edges
-        .iter()
-        .copied()
-        .zip(ends)
-        .filter(|(start, _)| *start < INF)
-        .collect()
-}
-
-/// The windows of the grid that begin at the latest finite time at the latest.
-fn hops(_events: &[&Event], latest: i64) -> Vec<(i64, i64)> {
-    let starts = (-10 * HOP..=latest.max(-10 * HOP)).filter(|start| start.rem_euclid(HOP) == 0);
-    starts.map(|start| (start, start + SIZE)).collect()
-}
-
-/// The results that `is_due` at a stable point, and where the first that is not holds the output's.
-fn due(input: &StreamTable, divide: Divide<'_>, is_due: impl Fn(&Event, i64) -> bool) -> (Table, i64) {
-    let stable = input.stable;
-    let (due, ahead): (Vec<Event>, Vec<Event>) = results(input, divide)
-        .into_iter()
-        .partition(|event| is_due(event, stable));
-    let held = ahead.iter().map(|event| event.1).min().unwrap_or(INF);
-    (counted(due), if stable == NEG_INF { NEG_INF } else { held.min(stable) })
-}
-
-fn judge_windows(kind: &WindowKind, form: Form, definition: impl Fn(&StreamTable) -> (Table, i64)) {
-    let rows: [Row; 4] = [
-        [Some(0), Some(1)],
-        [Some(0), Some(2)],
-        [Some(1), None],
-        [None, Some(-3)],
-    ]
-    .map(Vec::from);
-    judge(&Case {
-        columns: 2,
-        rows: &[&rows],
-        make: &|| Box::new(operator(kind.clone(), form)),
-        definition: &|inputs| definition(&inputs[0]),
-    });
-}
-
-/// Whether no change can reach a snapshot window any more: at the stable point itself its end can still move.
-fn is_closed(event: &Event, stable: i64) -> bool {
-    event.2 < stable || stable == INF
+fn operator(kind: WindowKind, form: Form) -> WindowOperator {
+    summed(kind, form).operator()
 }
 
 #[test]
 fn final_snapshots_are_emitted_when_they_are_closed() {
-    judge_windows(&WindowKind::Snapshots, Form::Final, |input| {
-        due(input, &snapshots, is_closed)
-    });
+    summed(WindowKind::Snapshots, Form::Final).judge();
 }
 
 #[test]
 fn settled_snapshots_are_emitted_when_their_start_is_stable() {
-    judge_windows(&WindowKind::Snapshots, Form::Settled, |input| {
-        due(input, &snapshots, |event, stable| {
-            event.1 < stable || is_closed(event, stable)
-        })
-    });
+    summed(WindowKind::Snapshots, Form::Settled).judge();
+}
+
+#[test]
+fn eager_snapshots_are_emitted_when_they_begin() {
+    summed(WindowKind::Snapshots, Form::Eager).judge();
+}
+
+#[test]
+fn snapshots_are_emitted_when_the_watermark_has_come_to_their_ends() {
+    summed(WindowKind::Snapshots, Form::Watermark).judge();
 }
 
 #[test]
 fn final_windows_of_a_grid_are_emitted_at_their_ends() {
-    let grid = Grid {
-        size: SIZE,
-        hop: HOP,
-        offset: 0,
-        since: None,
-        shown: String::new(),
-    };
-    judge_windows(&WindowKind::Hopping(grid), Form::Final, |input| {
-        let (table, _) = due(input, &hops, |event, stable| event.2 <= stable);
-        // An event can still come into the first window that ends behind the stable point.
-        let open = |stable: i64| ((stable - SIZE).div_euclid(HOP) + 1) * HOP;
-        let is_finite = (NEG_INF + 1..INF).contains(&input.stable);
-        (table, if is_finite { open(input.stable) } else { input.stable })
-    });
+    summed(hopping(4, 3, 0, None), Form::Final).judge();
+}
+
+#[test]
+fn eager_windows_of_a_grid_are_emitted_when_they_begin() {
+    summed(hopping(4, 3, 0, None), Form::Eager).judge();
+}
+
+#[test]
+fn windows_of_a_grid_are_emitted_when_the_watermark_has_come_to_their_ends() {
+    summed(hopping(4, 3, 0, None), Form::Watermark).judge();
+}
+
+#[test]
+fn a_grid_can_have_gaps_an_offset_and_a_first_window() {
+    for kind in [
+        hopping(2, 5, 1, None),
+        hopping(5, 5, -7, Some(-4)),
+        hopping(4, 2, 1, Some(3)),
+    ] {
+        for form in [Form::Final, Form::Eager] {
+            summed(kind.clone(), form).judge();
+        }
+    }
+}
+
+#[test]
+fn windows_of_a_grid_that_overlap_much_are_windows() {
+    for size in [8, 9] {
+        summed(hopping(size, 2, 1, None), Form::Final).judge();
+    }
+}
+
+#[test]
+fn results_of_a_grid_can_be_points_at_the_ends_of_windows() {
+    for kind in [hopping(4, 3, 0, None), hopping(8, 2, 1, None)] {
+        for form in FORMS {
+            Query {
+                is_point: true,
+                ..summed(kind.clone(), form)
+            }
+            .judge();
+        }
+    }
+}
+
+#[test]
+fn without_a_key_all_events_are_one_group() {
+    for kind in [WindowKind::Snapshots, hopping(4, 3, 0, None), hopping(8, 2, 1, None)] {
+        for form in FORMS {
+            Query {
+                has_key: false,
+                ..summed(kind.clone(), form)
+            }
+            .judge();
+        }
+    }
+}
+
+#[test]
+fn a_group_is_dropped_when_its_windows_are_closed() {
+    let kinds = [
+        WindowKind::Snapshots,
+        WindowKind::Sessions { gap: 1 },
+        by_starts(1),
+        by_ends(1),
+        hopping(4, 3, 0, None),
+        hopping(8, 2, 0, None),
+    ];
+    for kind in kinds {
+        for form in FORMS {
+            let mut operator = operator(kind.clone(), form);
+            let sizes = |operator: &WindowOperator| operator.sizes().iter().map(|(_, size)| *size).collect::<Vec<_>>();
+            let inserts: Vec<Change> = (0..9).map(|key| (vec![Some(key), Some(1)], 0, 0, 2)).collect();
+            operator.step(&[batch(2, &inserts, Some(0))]).unwrap();
+            assert!(sizes(&operator)[0] == 9, "{kind:?} {form:?}");
+            operator.step(&[batch(2, &[], Some(20))]).unwrap();
+            operator.check();
+            assert_eq!(sizes(&operator), [0, 0], "{kind:?} {form:?}");
+        }
+    }
+}
+
+#[test]
+fn a_step_opens_as_many_windows_as_it_may_and_no_more() {
+    for size in [3, 30] {
+        for form in [Form::Final, Form::Eager] {
+            let step = |hops: i64| {
+                let changed: [Change; 2] = [
+                    (vec![Some(0), Some(1)], 0, 0, 3 * hops),
+                    (vec![Some(1), Some(1)], 3 * hops, 3 * hops, 3 * hops + 1),
+                ];
+                operator(hopping(size, 3, 0, None), form).step(&[batch(2, &changed, None)])
+            };
+            let before = size / 3 - 1;
+            assert!(step(1_000 - before).is_ok());
+            let Err(Failure::Limit(text)) = step(1_001 - before) else {
+                panic!("no limit")
+            };
+            assert!(text.starts_with("a step would open 1001 windows of a grid"), "{text}");
+        }
+    }
 }
 
 /// A window that is there waits for its end when that has moved.
@@ -193,4 +184,41 @@ fn a_snapshot_that_is_longer_than_before_is_emitted_with_the_next_one() {
     let at_both_ends = step(&[(row(3), 9, 9, 10)]);
     assert!(at_both_ends.contains(&(vec![Some(0), Some(2), Some(3), Some(2)], 1, 1, 7)));
     assert!(at_both_ends.contains(&(vec![Some(0), Some(1), Some(2), Some(2)], 7, 7, 8)));
+}
+
+#[test]
+fn the_first_group_that_fails_is_named_and_in_it_the_first_window() {
+    let rows: [Row; 4] = [
+        [Some(2), Some(i64::MAX)],
+        [Some(1), Some(i64::MAX)],
+        [Some(3), Some(i64::MAX)],
+        [Some(1), Some(1)],
+    ]
+    .map(Vec::from);
+    let overlapping = [
+        (0, 5, 9),
+        (0, 5, 9),
+        (1, 9, 12),
+        (3, 9, 12),
+        (1, 20, 22),
+        (3, 20, 22),
+        (2, 1, 9),
+        (2, 2, 9),
+    ];
+    for kind in [WindowKind::Snapshots, WindowKind::Sessions { gap: 0 }] {
+        for form in [Form::Final, Form::Eager] {
+            let inserts: Vec<Change> = overlapping
+                .iter()
+                .map(|&(row, vs, ve)| (rows[row].clone(), vs, vs, ve))
+                .collect();
+            let failure = operator(kind.clone(), form).step(&[batch(2, &inserts, Some(INF))]);
+            let Err(Failure::Shown { before, row, .. }) = failure else {
+                panic!("{failure:?}");
+            };
+            assert_eq!(
+                (before.as_str(), row),
+                ("too large in [9, 12) of group ", Plain::List(vec![Plain::Int(1)]))
+            );
+        }
+    }
 }

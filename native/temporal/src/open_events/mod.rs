@@ -1,7 +1,10 @@
 //! The live events of a stream: what an adjust can name. `lmerge/temporal/open_events.py`.
 
+mod arrivals;
+
 use std::sync::Arc;
 
+use arrow_array::ArrayRef;
 use arrow_row::Rows;
 use hashbrown::HashMap;
 
@@ -13,6 +16,8 @@ use crate::plain::Plain;
 use crate::plain_rows::{columns_of_plain, plain_rows};
 use crate::rows::{RowArena, RowForm};
 use crate::{INF, NEG_INF, RowSchema};
+
+use arrivals::{ARRIVED_MIN, Arrivals, Arrived};
 
 /// A row, by its number in the arena, and a start.
 pub type EventKey = (u32, i64);
@@ -65,7 +70,10 @@ pub struct OpenEvents {
     schema: Arc<RowSchema>,
     nodes: HashMap<EventKey, Ends, ahash::RandomState>,
     calendar: Calendar<EventKey>,
+    /// How many events are entered.
     count: usize,
+    /// Events that are not entered one by one.
+    arrivals: Arrivals,
 }
 
 impl OpenEvents {
@@ -78,19 +86,21 @@ impl OpenEvents {
             nodes: HashMap::default(),
             calendar: Calendar::default(),
             count: 0,
+            arrivals: Arrivals::default(),
         }
     }
 
     pub fn len(&self) -> usize {
-        self.count
+        self.count + self.arrivals.live(self.stable)
     }
 
     pub fn is_empty(&self) -> bool {
-        self.count == 0
+        self.len() == 0
     }
 
-    /// Whether there is a live event with this row and start.
+    /// Whether there is a live event with this row and start. All are entered (`enter_all`).
     pub fn has(&self, row: &[u8], vs: i64) -> bool {
+        debug_assert!(self.arrivals.is_empty());
         self.rows
             .find(row)
             .is_some_and(|row| self.nodes.contains_key(&(row, vs)))
@@ -99,7 +109,8 @@ impl OpenEvents {
     /// The latest finite end of a live event.
     pub fn last_finite_end(&self) -> i64 {
         let ends = self.nodes.values().flat_map(Ends::iter);
-        ends.filter(|&end| end < INF).max().unwrap_or(NEG_INF)
+        let entered = ends.filter(|&end| end < INF).max();
+        entered.max(self.arrivals.last_finite_end()).unwrap_or(NEG_INF)
     }
 
     /// Why a change of these times is not legal, whatever events there are.
@@ -119,9 +130,27 @@ impl OpenEvents {
         None
     }
 
+    /// Take inserts that are not misplaced. `spans`: start and end of each row of the columns.
+    pub fn insert_all(&mut self, columns: Vec<ArrayRef>, spans: Vec<(i64, i64)>) {
+        let arrived = Arrived { columns, spans };
+        if arrived.spans.len() < ARRIVED_MIN {
+            self.enter(&arrived);
+        } else {
+            self.arrivals.push(arrived);
+        }
+    }
+
+    /// Enter every event one by one, so that each can be found.
+    pub fn enter_all(&mut self) {
+        for arrived in self.arrivals.drain() {
+            self.enter(&arrived);
+        }
+    }
+
     /// Take a change that is not misplaced. Returns why it is not legal, and has changed nothing then.
     pub fn apply(&mut self, row: &[u8], vs: i64, old: i64, new: i64) -> Option<Breach> {
         if old > vs {
+            self.enter_all();
             let breach = self.remove(row, vs, old);
             if breach.is_some() {
                 return breach;
@@ -138,11 +167,15 @@ impl OpenEvents {
         self.stable = self.stable.max(stable);
         let stable = self.stable;
         if stable == INF {
+            self.arrivals.drain();
             self.calendar.clear();
             self.count = 0;
             let rows = &mut self.rows;
             self.nodes.drain().for_each(|((row, _), _)| rows.release(row));
             return;
+        }
+        for arrived in self.arrivals.pop_below(stable) {
+            self.enter(&arrived);
         }
         let mut due = Vec::new();
         self.calendar.pop_below(stable, &mut due);
@@ -168,7 +201,8 @@ impl OpenEvents {
     }
 
     /// The events by start, row and end, as inserts.
-    pub fn events(&self) -> Batch {
+    pub fn events(&mut self) -> Batch {
+        self.enter_all();
         let kept = self.ordered();
         let each = kept
             .iter()
@@ -186,7 +220,8 @@ impl OpenEvents {
         }
     }
 
-    pub fn state(&self) -> Plain {
+    pub fn state(&mut self) -> Plain {
+        self.enter_all();
         let kept = self.ordered();
         let columns = self.form.decode(kept.iter().map(|&((row, _), _)| self.rows.get(row)));
         let rows = plain_rows(self.form.columns(), &columns, kept.len());
@@ -219,6 +254,7 @@ impl OpenEvents {
 
     /// Panic unless live events are live, counted and in the calendar.
     pub fn check(&self) {
+        self.arrivals.check(self.stable);
         self.calendar.check();
         self.rows.check();
         assert_eq!(self.count, self.nodes.values().map(Ends::len).sum::<usize>());
@@ -234,6 +270,16 @@ impl OpenEvents {
             vs.cmp(at).then_with(|| self.rows.get(*row).cmp(self.rows.get(*other)))
         });
         kept
+    }
+
+    /// Enter what is live of a batch.
+    fn enter(&mut self, arrived: &Arrived) {
+        let rows = self.form.encode(&arrived.columns);
+        for (row, &(vs, end)) in rows.iter().zip(&arrived.spans) {
+            if end >= self.stable {
+                self.add(row.data(), vs, end);
+            }
+        }
     }
 
     fn add(&mut self, row: &[u8], vs: i64, end: i64) {
