@@ -173,7 +173,7 @@ def plot(name: str, title: str, panels: list[Panel], columns: int = 2) -> None:
             axis.set_ylim(bottom=0)
         axis.grid(alpha=0.3)
     lines = {label: line for axis in axes.flat for line, label in zip(*axis.get_legend_handles_labels(), strict=True)}
-    figure.legend(lines.values(), lines, loc="outside right upper", fontsize=7, frameon=False)  # beside the data
+    figure.legend(lines.values(), lines, loc="outside right center", fontsize=7, frameon=False)  # beside the data
     for axis in axes.flat[len(panels) :]:
         axis.remove()
     RESULTS.mkdir(exist_ok=True)

@@ -20,7 +20,6 @@ from lmerge.core.elements import INF
 from lmerge.temporal.changes import Change
 from lmerge.temporal.plan.compiling import compile_plan
 from lmerge.temporal.running import QueryRun
-from lmerge.temporal.runs.snapshots import dump_snapshot, load_snapshot
 
 CHANGES = 100
 STABLES = 200
@@ -115,10 +114,10 @@ def snapshots(report: BenchReport, live: int, repeats: int) -> None:
     saved, restored = [], []
     for _ in range(repeats):
         began = time.perf_counter()
-        data = dump_snapshot(run.snapshot())
+        data = run.dump()
         saved.append(time.perf_counter() - began)
         began = time.perf_counter()
-        again = QueryRun({"result": joined}, resume=load_snapshot(data))
+        again = QueryRun.load(data, {"result": joined})
         restored.append(time.perf_counter() - began)
         assert len(again.entrances["readings"].live) == live
     for what, values in (("snapshot", saved), ("restore", restored)):

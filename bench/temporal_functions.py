@@ -21,7 +21,7 @@ from bench.harness import BenchReport, begin, bench_parser
 from bench.temporal_streams import BATCH_ROWS, READINGS, BenchCase, StreamSpec, native_batches, row_batches, stepped
 from lmerge.temporal.columns import AnyDelta
 from lmerge.temporal.expressions.functions import scalar_function
-from lmerge.temporal.modules.functions import aggregate
+from lmerge.temporal.modules.functions import aggregate_function
 from lmerge.temporal.modules.kinds import IncrementalAggregate
 
 WINDOW: Final = 10_000
@@ -52,7 +52,7 @@ def distances(a: Any, b: Any) -> Any:
     return 12_742.0 * np.arcsin(np.sqrt(np.minimum(1.0, across)))
 
 
-@aggregate(inputs={"x": "float", "b": "int"}, result="float", name="bench_weighted", columns="numpy")
+@aggregate_function(inputs={"x": "float", "b": "int"}, result="float", name="bench_weighted", columns="numpy")
 def weighted(values: Any, weights: Any) -> float:
     """Return the mean of values with weights, behind a sort by value."""
     order = np.argsort(values)
