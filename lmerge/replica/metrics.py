@@ -34,7 +34,8 @@ class PlanMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         run = self._run
-        labels, found = [run.merge, run.replica], run.counted()
+        labels, took_s = [run.merge, run.replica], run.steps.seconds()
+        found = run.counted()
         taken = CounterMetricFamily("lmerge_plan_source_elements", "Items taken of a source", labels=_SOURCE)
         stable = GaugeMetricFamily("lmerge_plan_source_stable_point_time", "Its stable point", labels=_SOURCE)
         late = CounterMetricFamily(
@@ -71,6 +72,9 @@ class PlanMetrics(Collector):
             for kind, count in operator.sizes.items():
                 state.add_metric([*of_operator, kind], count)
         yield from (events, state, size, stable, skipped, freed, failed)
+        step = GaugeMetricFamily("lmerge_plan_step_seconds", "The present step, so far", labels=_RUN)
+        step.add_metric(labels, took_s)
+        yield step
         written = CounterMetricFamily("lmerge_plan_checkpoint_commits", "Checkpoints written", labels=_RUN)
         size = GaugeMetricFamily("lmerge_plan_checkpoint_bytes", "The size of the last one", labels=_RUN)
         forwarded = GaugeMetricFamily("lmerge_plan_needed_from_time", "Feedback of the servers", labels=_RUN)

@@ -34,6 +34,7 @@ from lmerge.replica.payloads import RawWriter
 from lmerge.replica.present_step import present_step
 from lmerge.replica.query import Query, settings_of, sources_of
 from lmerge.replica.resuming import check_checkpoints, check_joins
+from lmerge.replica.slow_steps import StepWatch
 from lmerge.replica.sources.declared import EndedReader, PhysicalSource, SourceContext
 from lmerge.temporal.columns import AnyDelta
 from lmerge.temporal.plan.properties import derive
@@ -82,7 +83,8 @@ class ReplicaRun:
     """A plan of a query as ``replica`` of ``merge``: ``with ReplicaRun(...) as begun: begun.run()``.
 
     ``joined_at``: the result is right for events that end then or later; -inf: from the beginning. ``checkpoints``:
-    written so far, the last of ``checkpoint_bytes``. The arguments are those of ``lmerge.replica.run``.
+    written so far, the last of ``checkpoint_bytes``. ``steps``: how long the present one takes. The arguments are
+    those of ``lmerge.replica.run``.
     """
 
     def __init__(
@@ -123,6 +125,7 @@ class ReplicaRun:
         self._idle: IdleSources | None = None
         self._late_before = 0, 0  # late events of the runs before: dropped, moved
         self._is_running, self._thread = False, 0
+        self.steps = StepWatch(self.doing)
         self._source = ""  # of the present step, or the last one
         self._counts = RunCounts()
         self._counted = threading.Event()  # not set: the figures are asked for
@@ -194,7 +197,8 @@ class ReplicaRun:
             return self.is_merged_already
         self._is_running, self._thread = True, threading.get_ident()
         try:
-            is_complete = self._run()
+            with self.steps:
+                is_complete = self._run()
             if is_complete:
                 self._connected().flush()
             self._save()
@@ -205,6 +209,7 @@ class ReplicaRun:
 
     def _run(self) -> bool:
         while not self._stop.is_set():
+            self.steps.mark()
             self._take_feedback()
             self._save_if_due()
             if not self._counted.is_set():

@@ -135,6 +135,20 @@ DEFECTS = (
         f"{LIVE_FEEDS}::test_an_asynchronous_stream_that_is_read_directly_is_closed_with_its_source",
     ),
     Defect(
+        "a replica: a step that does not end is not logged",
+        f"{REPLICA}/slow_steps.py",
+        "            elif took_s >= reported_at_s",
+        "            elif took_s < reported_at_s",
+        f"{DRIVEN}::test_a_step_that_does_not_end_is_logged_with_its_operator",
+    ),
+    Defect(
+        "a replica: a run that waits is logged as a slow step",
+        f"{REPLICA}/slow_steps.py",
+        "and (doing := self._doing()):",
+        "and ((doing := self._doing()) or True):",
+        f"{DRIVEN}::test_a_run_that_waits_is_not_logged",
+    ),
+    Defect(
         "a replica: an iterator allows a checkpoint",
         f"{SOURCES}/iterables.py",
         "        if iter(self.items) is self.items:\n",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import signal
 import subprocess
@@ -19,6 +20,7 @@ from replica_world import Reading, counts_by_window, flight_rows, replica_proces
 
 from lmerge.client import Publisher
 from lmerge.replica import PythonItems, Query, ReplicaOptions, ReplicaRun, in_order
+from lmerge.replica.slow_steps import StepWatch
 from lmerge.temporal.expressions.functions import FunctionRegistry
 from lmerge.temporal.expressions.surface import col
 from lmerge.temporal.plan.stream import Stream, source
@@ -177,6 +179,52 @@ def test_a_run_that_hangs_in_its_source_names_it(served: Served) -> None:
     hanging = Hanging()
     found, _ = doing_of(served, hanging, source("numbers", {"x": "int"}), hanging.items)
     assert found == "in the middle of a step of a: plan 'p', source 'numbers'"
+
+
+class Noted(logging.Handler):
+    """Lets a user's code go on when it was reported twice, as a step that is slow and as one that is slower."""
+
+    def __init__(self, hanging: Hanging) -> None:
+        super().__init__()
+        self._hanging = hanging
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(record.getMessage())
+        if len(self.texts) == 2:
+            self._hanging.goes_on.set()
+
+
+def test_a_step_that_does_not_end_is_logged_with_its_operator(served: Served) -> None:
+    hanging, log = Hanging(), logging.getLogger("lmerge.replica.slow_steps")
+    query = Query({"p": hanging.stream}, {"numbers": PythonItems(items=[{"x": 1, "at": 1}], time="at")})
+    noted = Noted(hanging)
+    log.addHandler(noted)
+    try:
+        with ReplicaRun(query, None, servers=served.target, merge="m", replica="a", options=ReplicaOptions()) as run:
+            run.steps = StepWatch(run.doing, 0.01)
+            assert run.steps.seconds() == 0
+            assert run.run()
+            assert run.steps.seconds() == 0
+    finally:
+        log.removeHandler(noted)
+    doing = r"in the middle of a step of a: plan 'p', operator 'slow' at source 'numbers'"
+    first, second = noted.texts[:2]
+    assert re.fullmatch(rf"for \d+ s {doing}", first)
+    assert re.fullmatch(rf"for \d+ s {doing}", second)
+
+
+def test_a_run_that_waits_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    looked = threading.Semaphore(0)
+
+    def doing() -> str:
+        looked.release()
+        return ""
+
+    with StepWatch(doing, 0.001):
+        assert looked.acquire(timeout=60)
+        assert looked.acquire(timeout=60)
+    assert caplog.records == []
 
 
 DRIVEN = """
