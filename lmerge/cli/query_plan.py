@@ -1,4 +1,4 @@
-"""The plans of a query, shown: as trees, JSON, a picture, or with what they promise and why.
+"""The plans of a query, shown: as a list, trees, JSON, a picture, or with what they promise and why.
 
 Called by ``lmerge plan``, which the controller has: there FILE is a query of plans, or the description of a merged one.
 """
@@ -24,6 +24,7 @@ _MARK_BYTES_MAX: Final = 4_096
 class PlanForm(str, Enum):
     """Values of ``--show``."""
 
+    LIST = "list"
     TREE = "tree"
     EXPLAIN = "explain"
     JSON = "json"
@@ -54,8 +55,19 @@ def show_query(path: Path, plan: str | None, form: PlanForm) -> None:
     if form is PlanForm.JSON:
         terminal.json_lines(json.dumps(query_to_json(query)) + "\n")
         return
-    for text in _texts(query, form):
+    texts = _listed(query) if form is PlanForm.LIST else _texts(query, form)
+    for text in texts:
         terminal.lines(text)
+
+
+def _listed(query: Query) -> Iterator[str]:
+    from lmerge.replica.query import sources_of
+    from lmerge.temporal.plan.properties import algorithm_of
+
+    width = max(map(len, query.nodes))
+    for name, node in query.nodes.items():
+        read = ", ".join(sorted(source.label for source in sources_of(node)))
+        yield f"{name:<{width}}  {algorithm_of(node).case.algorithm}  reads {read}\n"
 
 
 def _texts(query: Query, form: PlanForm) -> Iterator[str]:

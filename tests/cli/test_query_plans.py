@@ -116,6 +116,12 @@ def test_plans_are_shown_in_every_form(tmp_path: Path) -> None:
         "eager: r3",
     ]
     assert "└─ filter col.delay > 15" in tree.stdout
+    assert run("plan", path, "--show", "list").stdout.splitlines() == [
+        "final      r1  reads flights",
+        "settled    r1  reads flights",
+        "watermark  r3  reads flights",
+        "eager      r3  reads flights",
+    ]
     explained = run("plan", path, "--show", "explain", "--plan", "final")
     assert "promises deterministic-ties, insert-only, key, ordered" in explained.stdout
     assert "eager" not in explained.stdout
