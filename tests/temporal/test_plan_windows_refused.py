@@ -18,6 +18,7 @@ from lmerge.temporal.changes import Lifetime
 from lmerge.temporal.errors import ModuleViolation, PlanError
 from lmerge.temporal.expressions.surface import col, lit
 from lmerge.temporal.modules.properties import Stamped
+from lmerge.temporal.plan.calls import CallParameters
 from lmerge.temporal.plan.compiling import compile_plan
 from lmerge.temporal.plan.json_format import plan_from_json, plan_to_json
 from lmerge.temporal.plan.stream import Stream, WindowedStream, aggregate, count, method_of, module, source
@@ -246,3 +247,4 @@ def test_parameters_differ_by_type() -> None:
     assert len(set(plans)) == 3
     assert plans[0] != plans[1] != plans[2] != plans[0]
     assert len(compile_plan(plans).steps) == 3
+    assert CallParameters({"factor": 1}) != CallParameters({"factor": True})  # nodes compare their hashes first
