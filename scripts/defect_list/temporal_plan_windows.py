@@ -229,7 +229,7 @@ PROMISED = (
         f"{PLAN}/window_promises.py",
         "        if stamp is Stamp.CLIP and not (is_one_group and",
         "        if stamp is Stamp.CLIP and not (",
-        PROMISES,
+        f"{TESTS}/test_window_promises.py::test_the_algorithm_follows_from_window_form_and_groups",
     ),
 )
 

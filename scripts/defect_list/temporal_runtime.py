@@ -273,7 +273,7 @@ DEFECTS = (
         f"{PLAN}/beginnings.py",
         "if all(inputs[side].is_whole for side in covers) else _from_start(t)\n",
         "if covers is not None else _from_start(t)\n",
-        RIGHT,
+        f"{ATTACHED}::test_parts_without_a_partner_begin_where_one_can_have_gone",
     ),
     Defect(
         "attach: a partner that started long ago is not missed",
@@ -469,6 +469,6 @@ DEFECTS = (
         "lmerge/temporal/native/arriving.py",
         " or not pc.all(pc.less(starts, ends)).as_py()",
         "",
-        NATIVE_ENTRANCE + "::test_arrow_tables_enter_a_run_as_their_rows",
+        "tests/temporal/test_arrow_tables.py::test_errors_of_a_table_name_its_source[native]",
     ),
 )

@@ -78,6 +78,17 @@ def test_windows_begin_where_all_their_members_are_there() -> None:
     assert events(step["snapshots"]) == [(2, 8, 20)]
 
 
+def test_parts_without_a_partner_begin_where_one_can_have_gone() -> None:
+    """The event [2, 4) has gone, and without it all of [1, 20) would be without a partner, not [4, 20)."""
+    run = begun(all=numbers())
+    left, right = numbers().select(x=1, a=col.a).where(col.a == 1), numbers().select(x=1, a=col.a).where(col.a == 2)
+    lone = run.attach("lone", {"lone": left.join(right, on="x", how="anti").node})
+    assert lone.begins == {"lone": StreamBeginning(6, by_end=False)}
+    assert events(lone.first["lone"]) == []
+    (step,) = run.take("numbers", [Change((2, 2), 7, 7, 9)])
+    assert events(step["lone"]) == [(1, 1, 9, 20)]
+
+
 def test_windows_that_have_begun_are_there_at_once() -> None:
     """The window [10, 15) has begun by an event that was removed; only the watermark shows it."""
     run = QueryRun({"all": numbers().node}, attachable=True)

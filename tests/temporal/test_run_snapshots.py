@@ -96,7 +96,7 @@ def test_several_differences_are_counted() -> None:
         (lambda data: data[:30], "checksum does not match"),
         (lambda data: data[:10], "begin otherwise"),
         (lambda data: b"", "begin otherwise"),
-        (lambda data: data.replace(b"snapshot 1", b"snapshot 7"), "have version b'7'"),
+        (lambda data: data.replace(b"snapshot 2", b"snapshot 7"), "have version b'7'"),
         (lambda data: data[:-5] + b"\0" + data[-4:], "checksum does not match"),
         (lambda data: dump_snapshot({}), "KeyError"),
         (lambda data: dump_snapshot(load_snapshot(data) | {"parts": [{"name": "x"}]}), "KeyError"),

@@ -9,6 +9,7 @@ use arrow_array::{ArrayRef, new_null_array};
 use arrow_row::{RowConverter, RowParser, Rows, SortField};
 use arrow_schema::{ArrowError, SortOptions};
 use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 use lmerge_core::arena::{Arena, Place};
 
 use crate::{Column, RowSchema};
@@ -88,13 +89,21 @@ pub struct RowArena {
 impl RowArena {
     /// The number of the row, with one hold more.
     pub fn hold(&mut self, row: &[u8]) -> u32 {
-        let hash = self.hashing.hash_one(row);
-        let (bytes, places) = (&self.bytes, &self.places);
-        if let Some(&id) = self.numbers.find(hash, |&id| bytes.get(places[id as usize]) == row) {
-            self.holds[id as usize] += 1;
-            return id;
-        }
+        let (bytes, places, hashing) = (&self.bytes, &self.places, &self.hashing);
+        let of = |&id: &u32| bytes.get(places[id as usize]);
+        let entry = self
+            .numbers
+            .entry(hashing.hash_one(row), |id| of(id) == row, |id| hashing.hash_one(of(id)));
+        let vacant = match entry {
+            Entry::Occupied(found) => {
+                let id = *found.get();
+                self.holds[id as usize] += 1;
+                return id;
+            }
+            Entry::Vacant(vacant) => vacant,
+        };
         let id = self.unused.pop().unwrap_or(self.places.len() as u32);
+        vacant.insert(id);
         let place = self.bytes.add(id, row);
         if id as usize == self.places.len() {
             self.places.push(place);
@@ -103,9 +112,6 @@ impl RowArena {
             self.places[id as usize] = place;
             self.holds[id as usize] = 1;
         }
-        let (bytes, places, hashing) = (&self.bytes, &self.places, &self.hashing);
-        self.numbers
-            .insert_unique(hash, id, |&id| hashing.hash_one(bytes.get(places[id as usize])));
         id
     }
 
