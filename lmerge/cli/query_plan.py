@@ -1,4 +1,4 @@
-"""The plans of a query, shown: as a list, trees, JSON, a picture, or with what they promise and why.
+"""The plans of a query, shown: as a list, trees, JSON, a picture, with what they promise and why, or by their result.
 
 Called by ``lmerge plan``, which the controller has: there FILE is a query of plans, or the description of a merged one.
 """
@@ -30,6 +30,7 @@ class PlanForm(str, Enum):
     JSON = "json"
     MERMAID = "mermaid"
     SVG = "svg"
+    RESULT = "result"
 
 
 def is_query(path: Path) -> bool:
@@ -48,6 +49,9 @@ def show_query(path: Path, plan: str | None, form: PlanForm) -> None:
     from lmerge.replica.query import Query, sources_of
 
     query = read_query_file(path)
+    if form is PlanForm.RESULT:
+        _show_result(query, plan)
+        return
     if plan is not None:
         name, node = query.plan(plan)
         read = {source.label for source in sources_of(node)}
@@ -58,6 +62,19 @@ def show_query(path: Path, plan: str | None, form: PlanForm) -> None:
     texts = _listed(query) if form is PlanForm.LIST else _texts(query, form)
     for text in texts:
         terminal.lines(text)
+
+
+def _show_result(query: Query, plan: str | None) -> None:
+    """Run a plan over its sources, and print each result when it is final, as a reader of a merge would get it."""
+    from lmerge.cli.enveloped import as_json, time_of
+    from lmerge.replica.without_merge import final_results
+
+    terminal.utf8()
+    with terminal.until_closed():
+        for vs, ve, row in final_results(query, plan):
+            line = {"op": "final", "vs": time_of(vs), "ve": time_of(ve), "row": row}
+            terminal.json_lines(as_json([line]))
+            terminal.flush()
 
 
 def _listed(query: Query) -> Iterator[str]:

@@ -10,7 +10,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
@@ -268,6 +268,15 @@ class ThreadedFeed(SourceFeed):
 
     def _has_room(self) -> bool:
         return len(self._waiting) < READ_AHEAD_CHUNKS or self._waiting_items < READ_AHEAD_ITEMS
+
+
+def earliest(feeds: Sequence[SourceFeed]) -> tuple[SourceFeed, int] | None:
+    """Return the source whose next item comes first, and when that is; None: none has one at present."""
+    found = [(release, at) for at, feed in enumerate(feeds) if (release := feed.next_release()) is not None]
+    if not found:
+        return None
+    release, at = min(found)
+    return feeds[at], release
 
 
 def feed_of(

@@ -26,7 +26,7 @@ from lmerge.core.properties import ORDERED
 from lmerge.errors import UsageError
 from lmerge.replica.checkpoints import CheckpointFolder, ReplicaCheckpoint
 from lmerge.replica.counts import RunCounts, counts_of
-from lmerge.replica.feeds import SourceFeed, feed_of, opened_at
+from lmerge.replica.feeds import SourceFeed, earliest, feed_of, opened_at
 from lmerge.replica.idling import IdleSources
 from lmerge.replica.joining import merged_to, right_from
 from lmerge.replica.pacing import PaceClock, ReplayPace, SharedClock
@@ -370,15 +370,15 @@ class ReplicaRun:
 
     def _next_feed(self) -> tuple[SourceFeed | None, float]:
         """Return the source whose next item comes first; None: there is none yet, and how long to wait at most."""
-        found = [(release, at) for at, feed in enumerate(self.feeds) if (release := feed.next_release()) is not None]
-        if not found:
+        found = earliest(self.feeds)
+        if found is None:
             return None, LOOK_S
-        release, at = min(found)
+        feed, release = found
         clock = self.clock
         wait_s = 0.0 if clock is None or release == NEG_INF else clock.seconds_until(release)
         if wait_s > 0:
             return None, min(max(wait_s, TICK_S), LOOK_S)
-        return self.feeds[at], 0.0
+        return feed, 0.0
 
     def _step(self, feed: SourceFeed) -> None:
         began_s = time.monotonic()

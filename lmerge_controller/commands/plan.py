@@ -37,7 +37,9 @@ def plan(
     check: Annotated[bool, typer.Option("--check", help="Exit code 3 if anything would be done.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Everything, as one JSON object.")] = False,
     only: Annotated[str | None, typer.Option("--plan", metavar="NAME", help="Of a query.py: this plan alone.")] = None,
-    show: Annotated[PlanForm, typer.Option(help="Of a query.py: how its plans are shown.")] = PlanForm.TREE,
+    show: Annotated[
+        PlanForm, typer.Option(help="Of a query.py: how its plans are shown. result: run one here, without a merge.")
+    ] = PlanForm.TREE,
     *,
     security: Any,
 ) -> None:

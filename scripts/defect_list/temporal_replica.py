@@ -135,6 +135,20 @@ DEFECTS = (
         f"{LIVE_FEEDS}::test_an_asynchronous_stream_that_is_read_directly_is_closed_with_its_source",
     ),
     Defect(
+        "a plan without a merge: results come with their revisions",
+        f"{REPLICA}/without_merge.py",
+        ', only="final")',
+        ")",
+        "tests/replica/test_without_merge.py::test_results_come_as_they_become_final[eager]",
+    ),
+    Defect(
+        "a plan without a merge: its sources stay open",
+        f"{REPLICA}/without_merge.py",
+        "            feed.close()",
+        "            pass",
+        "tests/replica/test_without_merge.py::test_sources_are_closed_when_no_more_results_are_asked_for[True]",
+    ),
+    Defect(
         "a replica: a step that does not end is not logged",
         f"{REPLICA}/slow_steps.py",
         "            elif took_s >= reported_at_s",

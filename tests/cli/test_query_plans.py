@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from cli_world import run
-from replica_world import flight_rows, write_csv, write_query
+from replica_world import counts_by_window, flight_rows, write_csv, write_query
 
 NO_SERVER = ("-s", "127.0.0.1:" + "1", "-m", "m")  # nothing is sent to it: what is wrong comes first
 BROKEN = {
@@ -132,6 +133,32 @@ def test_plans_are_shown_in_every_form(tmp_path: Path) -> None:
     assert document["sources"] == {
         "flights": {"kind": "csv", "path": "flights.csv", "time": "at", "progress": {"delay": 20}}
     }
+
+
+@pytest.mark.parametrize("plan", ["final", "settled", "watermark", "eager"])
+def test_the_result_of_a_plan_is_printed_without_a_merge(plan: str, tmp_path: Path) -> None:
+    rows = flight_rows(200)
+    path = str(write_query(tmp_path))
+    write_csv(tmp_path / "flights.csv", rows)
+    ended = run("plan", path, "--show", "result", "--plan", plan, cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    lines = [json.loads(line) for line in ended.stdout.splitlines()]
+    assert {line["op"] for line in lines} == {"final"}
+    found = Counter((line["row"]["origin"], line["row"]["n"], line["vs"], line["ve"]) for line in lines)
+    assert found == counts_by_window(rows)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "name one of its plans: there are final, settled, watermark, eager"),
+        (("--plan", "final"), "source 'flights' (flights.csv) cannot be read: No such file"),
+    ],
+)
+def test_a_result_that_cannot_be_computed_is_an_error(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    ended = run("plan", str(write_query(tmp_path)), "--show", "result", *arguments, cwd=tmp_path)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert message in ended.stderr
 
 
 @pytest.mark.parametrize(

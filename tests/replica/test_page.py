@@ -60,10 +60,22 @@ def subscribed(target: str) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
+def plan_command(form: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run the page's command that shows the plans in this form."""
+    (folder / "query.py").write_text(block("python"))
+    (command,) = re.findall(rf"`lmerge (plan query.py --show {form}.*?)`", PAGE)
+    return run(*command.split(), cwd=folder)
+
+
+def test_the_command_that_runs_a_plan_prints_what_a_reader_gets(tmp_path: Path) -> None:
+    (tmp_path / "flights.csv").write_text(block("csv"))
+    printed = plan_command("result", tmp_path)
+    assert printed.returncode == 0, printed.stderr
+    assert printed.stdout.splitlines() == block("json").splitlines()[:-1]  # without the token of a merge
+
+
 def test_the_command_that_explains_the_plans_explains_them(tmp_path: Path) -> None:
-    (tmp_path / "query.py").write_text(block("python"))
-    (command,) = re.findall(r"`lmerge (plan query.py .*?)`", PAGE)
-    explained = run(*command.replace("query.py", str(tmp_path / "query.py")).split())
+    explained = plan_command("explain", tmp_path)
     assert explained.returncode == 0, explained.stderr
     assert "final" in explained.stdout
     assert "algorithm r3" in explained.stdout

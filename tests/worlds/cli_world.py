@@ -21,7 +21,9 @@ STREAM = [
 ]
 
 
-def run(*arguments: str, text: str = "", columns: int = 200) -> subprocess.CompletedProcess[str]:
+def run(
+    *arguments: str, text: str = "", columns: int = 200, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*LMERGE, *arguments],
         input=text,
@@ -29,6 +31,7 @@ def run(*arguments: str, text: str = "", columns: int = 200) -> subprocess.Compl
         text=True,
         check=False,
         timeout=120,
+        cwd=cwd,
         env=os.environ | {"COLUMNS": str(columns)},
     )
 
