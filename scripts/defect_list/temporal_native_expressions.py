@@ -161,7 +161,7 @@ DEFECTS = (
         SOURCE + "evaluating.rs",
         "let missing = &self.all(rows) & &!done;",
         "let missing = self.all(rows);",
-        CALLS + "a_call_in_two_branches_is_made_once_for_a_row",
+        CALLS + "a_call_in_a_condition_and_its_branch_is_made_once_for_a_row",
     ),
     Defect(
         "native expressions: a function is called with NULL",

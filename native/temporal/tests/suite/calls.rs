@@ -109,6 +109,24 @@ fn a_call_in_two_branches_is_made_once_for_a_row() {
 }
 
 #[test]
+fn a_call_in_a_condition_and_its_branch_is_made_once_for_a_row() {
+    // case when a < 20 then (case when f(a) < 2 then f(a) else a) else a
+    let nodes = vec![
+        (Operation::Load(0), Kind::Int, vec![]),
+        (int(20), Kind::Int, vec![]),
+        (named("less"), Kind::Bool, vec![0, 1]),
+        (CALL, Kind::Int, vec![0]),
+        (int(2), Kind::Int, vec![]),
+        (named("less"), Kind::Bool, vec![3, 4]),
+        (named("case"), Kind::Int, vec![5, 3, 0]),
+        (named("case"), Kind::Int, vec![2, 6, 0]),
+    ];
+    let (given, found) = evaluated(nodes, &[Some(25), Some(11), Some(40), Some(14)]);
+    assert_eq!(given, [11, 14]);
+    assert_eq!(ints(found), [Some(25), Some(1), Some(40), Some(14)]);
+}
+
+#[test]
 fn a_function_without_an_argument_that_is_there_is_not_called() {
     let nodes = vec![(Operation::Load(0), Kind::Int, vec![]), (CALL, Kind::Int, vec![0])];
     let (given, found) = evaluated(nodes, &[None, Some(10), None]);

@@ -87,6 +87,18 @@ fn an_event_that_ends_at_the_stable_point_can_be_adjusted() {
 }
 
 #[test]
+fn of_two_ends_of_an_event_the_one_at_the_stable_point_is_not_frozen() {
+    // The adjust enters the events that came as columns: from there on their ends are in one node.
+    let mut entrance = entrance(None, LatePolicy::Fail, Promises::default());
+    let both = batch(&[(1, 1, 1, 4), (1, 1, 1, 6)]);
+    entrance.take(&both, &[]).expect("legal");
+    entrance.take(&batch(&[(1, 1, 6, 5)]), &[(1, 5)]).expect("legal");
+    assert_eq!(entrance.live.len(), 1);
+    entrance.take(&batch(&[(1, 1, 5, 9)]), &[]).expect("legal");
+    entrance.check();
+}
+
+#[test]
 fn a_rule_makes_stable_points_behind_starts() {
     let stables = |rule, starts: &[i64]| {
         let mut entrance = entrance(rule, LatePolicy::Fail, Promises::default());
