@@ -40,6 +40,14 @@ fn columns_and_single_changes_are_settled_in_the_same_way() {
 }
 
 #[test]
+fn inserts_of_one_row_and_start_are_in_the_order_of_their_ends() {
+    let row = vec![Some(0), Some(3)];
+    let inserts = |ends: [i64; 2]| ends.map(|end| (row.clone(), 1, 1, end)).to_vec();
+    let found = settle::settled(batch(2, &inserts([6, 4]), None), &form(2));
+    assert_eq!(changes(&found), inserts([4, 6]));
+}
+
+#[test]
 fn what_cancels_is_not_emitted() {
     let change = |old, new| Change {
         row: 0,
