@@ -50,6 +50,7 @@ PANELS: Final = {
     "develop": {
         "replay": ("lmerge.cli.replay", "replay"),
         "tdb": ("lmerge.cli.tdb", "tdb"),
+        "test": ("lmerge.cli.testing", "check_queries"),
         "module": ("lmerge.cli.module", "app"),
         "info": ("lmerge.cli.info", "info"),
     },

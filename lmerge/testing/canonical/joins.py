@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 OVERLAP = "l.vs < r.ve AND r.vs < l.ve"
@@ -62,5 +63,8 @@ def outer(
 
 
 def _swapped(condition: str) -> str:
-    """Return a condition with the two tables' names exchanged."""
-    return condition.replace("l.", "\0.").replace("r.", "l.").replace("\0.", "r.")
+    """Return a condition with the two tables' names exchanged; what is quoted, such as a function's name, stays."""
+    parts = condition.split('"')
+    other = {"l.": "r.", "r.": "l."}
+    parts[::2] = [re.sub(r"\b[lr]\.", lambda found: other[found[0]], part) for part in parts[::2]]
+    return '"'.join(parts)

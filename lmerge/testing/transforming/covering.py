@@ -1,0 +1,182 @@
+"""Covering arrays over a space of tests, and the ledger of what they cover.
+
+The arrays come from covertable. A row of strength 2 takes every pair of words that can be together into some tree, of
+strength 3 every triple. The ledger counts what the trees really have, so it is the proof and not the promise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations, product
+from math import comb, prod
+from random import Random
+from typing import Any, Final, TypeAlias
+
+from lmerge.client.extras import extra
+from lmerge.errors import UsageError
+from lmerge.testing.transforming.expanding import Cell
+from lmerge.testing.transforming.spaces import TestSpace
+
+STRENGTHS: Final = (1, 2, 3)
+ATTEMPTS_MAX: Final = 10_000
+"""Of drawing a row at random, before the words are found to exclude each other."""
+
+Combination: TypeAlias = "tuple[tuple[str, str], ...]"
+"""Words of different factors, in the order of the factors, each as (factor, word)."""
+
+
+def covering_rows(space: TestSpace, strength: int, seed: int) -> list[Cell]:
+    """Return cells that have every combination of ``strength`` words that can be together.
+
+    Raises UsageError for another strength than 1 to 3, and for a space that no cell satisfies.
+    """
+    if strength not in STRENGTHS:
+        raise UsageError(f"the strength is {strength!r:.20}; it is 1, 2 or 3")
+    opened = space.open_factors
+    if len(opened) <= strength:
+        rows = [dict(zip((one.name for one in opened), levels)) for levels in product(*(one.levels for one in opened))]
+        allowed = [row for row in rows if not _broken(space, row)]
+    else:
+        allowed = _arrays(space, strength, seed)
+    fixed = {factor.name: factor.levels[0] for factor in space.factors if len(factor.levels) == 1}
+    found: list[Cell] = [{**fixed, **row} for row in allowed if not _broken(space, {**fixed, **row})]
+    if not found:
+        reasons = sorted({one.reason for one in space.unfit})
+        raise UsageError(f"no tree has all that is asked for: {'; '.join(reasons)}")
+    return found
+
+
+def _arrays(space: TestSpace, strength: int, seed: int) -> list[dict[str, str]]:
+    covertable = extra("covertable", "testing", "covering arrays need")
+    names = {factor.name: f"f{at}" for at, factor in enumerate(space.factors)}
+    factors = {names[factor.name]: list(factor.levels) for factor in space.factors}
+    made = covertable.make(factors, strength=strength, salt=str(seed), constraints=_constraints(space, names))
+    back = {short: name for name, short in names.items()}
+    return [{back[short]: level for short, level in row.items()} for row in made]
+
+
+def _constraints(space: TestSpace, names: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return one condition for each two factors: covertable's time goes with the number of conditions."""
+    by_factors: dict[tuple[str, str], set[tuple[str, str]]] = {}
+    for one in space.unfit:
+        pair = (names[one.one], names[one.other])
+        by_factors.setdefault(pair, set()).add((one.level, one.other_level))
+
+    def fits(row: Mapping[str, str], pair: tuple[str, str]) -> bool:
+        return (row[pair[0]], row[pair[1]]) not in by_factors[pair]
+
+    return [
+        {"operator": "fn", "requires": list(pair), "evaluate": lambda row, pair=pair: fits(row, pair)}
+        for pair in by_factors
+    ]
+
+
+def random_row(space: TestSpace, random: Random) -> Cell:
+    """Return a cell drawn at random. Raises UsageError if the words exclude each other."""
+    for _ in range(ATTEMPTS_MAX):
+        row = {factor.name: random.choice(factor.levels) for factor in space.factors}
+        if not _broken(space, row):
+            return row
+    raise UsageError(f"no tree was found in {ATTEMPTS_MAX} that has all that is asked for")
+
+
+def _broken(space: TestSpace, row: Cell) -> bool:
+    return any(row.get(one.one) == one.level and row.get(one.other) == one.other_level for one in space.unfit)
+
+
+@dataclass
+class CoverageLedger:
+    """Which combinations of ``strength`` words the trees have had, and which cannot be."""
+
+    space: TestSpace
+    strength: int
+    covered: set[Combination] = field(default_factory=set)
+    trees: int = 0
+
+    def add(self, cell: Cell) -> None:
+        """Count a tree that has been judged."""
+        self.trees += 1
+        levels = [(factor.name, cell[factor.name]) for factor in self.space.open_factors if factor.name in cell]
+        self.covered.update(combinations(levels, self.strength))
+
+    @property
+    def possible(self) -> int:
+        """The number of combinations, with those that cannot be."""
+        sizes = [len(factor.levels) for factor in self.space.open_factors]
+        if len(sizes) < self.strength:
+            return 0
+        return sum(prod(chosen) for chosen in combinations(sizes, self.strength))
+
+    def missing(self) -> list[Combination]:
+        """Return the combinations that no tree has had and that can be."""
+        return [one for one in self._uncovered() if self._reason(one) is None]
+
+    def excluded(self) -> dict[Combination, str]:
+        """Return the combinations that cannot be, with the reason of each."""
+        reasons = ((one, self._reason(one)) for one in self._uncovered())
+        return {one: reason for one, reason in reasons if reason is not None}
+
+    def report(self) -> dict[str, Any]:
+        """Return the counts, what is missing and what is excluded as JSON values."""
+        excluded = self.excluded()
+        labels = {factor.name: factor.label for factor in self.space.factors}
+        missing = self.missing()
+        return {
+            "strength": self.strength,
+            "trees": self.trees,
+            "combinations": self.possible,
+            "covered": len(self.covered),
+            "excluded": [{"words": _shown(one, labels), "reason": reason} for one, reason in excluded.items()],
+            "missing": [_shown(one, labels) for one in missing],
+        }
+
+    def by_factors(self) -> dict[tuple[str, str], tuple[int, int, int]]:
+        """Return for each two factors, by label, how many pairs of words are covered, excluded, and there at all."""
+        found: dict[tuple[str, str], tuple[int, int, int]] = {}
+        pairs = {two for one in self.covered for two in combinations(one, 2)}
+        for one, other in combinations(self.space.open_factors, 2):
+            every = [
+                ((one.name, level), (other.name, other_level)) for level in one.levels for other_level in other.levels
+            ]
+            covered = sum(pair in pairs for pair in every)
+            excluded = sum(self._reason(pair) is not None for pair in every if pair not in pairs)
+            found[one.label, other.label] = covered, excluded, len(every)
+        return found
+
+    def _uncovered(self) -> Iterable[Combination]:
+        for factors in combinations(self.space.open_factors, self.strength):
+            for levels in product(*(factor.levels for factor in factors)):
+                one = tuple((factor.name, level) for factor, level in zip(factors, levels))
+                if one not in self.covered:
+                    yield one
+
+    def _reason(self, one: Sequence[tuple[str, str]]) -> str | None:
+        """Return why a combination cannot be: two of its words exclude each other, or no cell has them all."""
+        row = dict(one)
+        for pair in self.space.unfit:
+            if row.get(pair.one) == pair.level and row.get(pair.other) == pair.other_level:
+                return pair.reason
+        return None if self._completes(row) else "every cell with these words has two that exclude each other"
+
+    def _completes(self, row: dict[str, str]) -> bool:
+        """Return whether the factors that constraints are about can be chosen so that none is broken."""
+        constrained = {name for one in self.space.unfit for name in (one.one, one.other)}
+        left = [factor for factor in self.space.factors if factor.name in constrained and factor.name not in row]
+        if not left:
+            return True
+        for level in left[0].levels:
+            tried = {**row, left[0].name: level}
+            if not _broken(self.space, tried) and self._completes(tried):
+                return True
+        return False
+
+
+def _shown(one: Combination, labels: Mapping[str, str]) -> dict[str, str]:
+    return {labels[name]: level for name, level in one}
+
+
+def rows_at_least(space: TestSpace, strength: int) -> int:
+    """Return a bound below the number of rows: the product of the largest ``strength`` factors."""
+    sizes = sorted((len(factor.levels) for factor in space.open_factors), reverse=True)
+    return prod(sizes[:strength]) if comb(len(sizes), strength) else 1

@@ -1,0 +1,74 @@
+"""Modules for trees of any columns: one of each kind that differs in what of the time it reads.
+
+They are registered when this is imported: a process that runs the plan of such a tree imports this too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Final
+
+from lmerge.temporal.modules.kinds import IncrementalTimedAggregate, Operator, TimedOperator
+from lmerge.temporal.modules.properties import Properties, Stamped, TimedRow, Window
+from lmerge.temporal.modules.registry import MODULES
+from lmerge.wire.schema import Schema, SchemaLike
+
+LONGEST: Final = 1_000_000
+"""What an event without an end lasts for, so that sums of durations stay exact."""
+
+
+class EachOnce(Operator[tuple[Any, ...]]):
+    """Each row once."""
+
+    properties = Properties(insert_only=True)
+
+    def results_schema(self, inputs: Schema) -> Schema:
+        """Return the columns of the rows."""
+        return inputs
+
+    def compute(self, rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        """Return the rows that differ from the one before."""
+        return [row for at, row in enumerate(rows) if not at or repr(rows[at - 1]) != repr(row)]
+
+
+class StartedSoFar(TimedOperator[tuple[Any, ...]]):
+    """How many events have started so far, from each start in the window to the next one."""
+
+    results: ClassVar[SchemaLike] = {"seen": "int"}
+    properties = Properties(reads=("start", "window"), time_bound=True)
+
+    def compute(self, rows: Sequence[TimedRow[tuple[Any, ...]]], window: Window) -> Iterator[Stamped]:
+        """Yield a number for each distinct start."""
+        starts = [max(one.start, window.start) for one in rows]
+        distinct = sorted(set(starts))
+        for start, end in zip(distinct, [*distinct[1:], window.end], strict=True):
+            yield Stamped((sum(one <= start for one in starts),), start, end)
+
+
+class CoveredTime(IncrementalTimedAggregate[Any, int, int]):
+    """The sum of the durations of events, as the window has clipped them; one lasts ``LONGEST`` at most."""
+
+    inputs: ClassVar[SchemaLike] = {"value": "int"}
+    result = "int"
+    properties = Properties(reads=("start", "end"))
+
+    def begin(self) -> int:
+        """Return the sum of no events."""
+        return 0
+
+    def add(self, state: int, rows: Sequence[TimedRow[Any]]) -> int:
+        """Return the sum with further events."""
+        return state + sum(min(one.end - one.start, LONGEST) for one in rows)
+
+    def remove(self, state: int, rows: Sequence[TimedRow[Any]]) -> int:
+        """Return the sum without some events."""
+        return state - sum(min(one.end - one.start, LONGEST) for one in rows)
+
+    def compute(self, state: int, window: Window) -> int:
+        """Return the sum."""
+        return state
+
+
+EACH_ONCE: Final = MODULES.named(EachOnce)
+STARTED_SO_FAR: Final = MODULES.named(StartedSoFar)
+COVERED_TIME: Final = MODULES.named(CoveredTime)

@@ -1,0 +1,86 @@
+"""``lmerge test``: exit codes, files, reports, and what is wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from cli_world import run
+from typer.testing import CliRunner
+
+import lmerge.temporal as lt
+from lmerge.cli.main import app
+from lmerge.temporal.operators import lifetimes
+from lmerge.testing.scenarios.fluent import scenario
+from lmerge.testing.scenarios.json_format import scenario_to_json
+
+RUN = CliRunner()
+
+
+def extend_file(folder: Path) -> Path:
+    s = scenario("extended")
+    s.stream("left", {"k": "int"}).extend(2).tumbling(5).agg(n=lt.count())
+    s.data(speculation=False, liveliness="tight", disorder="highly")
+    path = folder / "extended.scenario.json"
+    path.write_text(json.dumps(scenario_to_json(s)))
+    return path
+
+
+def test_a_scenario_without_a_difference_is_exit_code_0(tmp_path: Path) -> None:
+    found = RUN.invoke(app, ["test", str(extend_file(tmp_path)), "--trees", "5"])
+    assert found.exit_code == 0, found.output
+    assert "extended: 5 trees in " in found.output
+    assert "5 trees: 5 equal" in found.output
+
+
+def test_all_is_open_without_a_file(tmp_path: Path) -> None:
+    found = RUN.invoke(app, ["test", "--trees", "3", "--strength", "1", "--seed", "4", "--report", str(tmp_path / "r")])
+    assert found.exit_code == 0, found.output
+    assert {path.name for path in (tmp_path / "r").iterdir()} == {"junit.xml", "verdicts.json", "index.html"}
+    assert json.loads((tmp_path / "r" / "verdicts.json").read_text())["seed"] == 4
+
+
+def test_a_difference_is_exit_code_1_and_saved_as_a_case_that_repeats_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lifetimes.Extend, "altered", lambda self, vs, ve: (vs, lifetimes.plus(ve, self.d + 1)))
+    report = tmp_path / "report"
+    found = RUN.invoke(app, ["test", str(extend_file(tmp_path)), "--trees", "2", "--report", str(report)])
+    assert found.exit_code == 1, found.output
+    assert "Operator 'lifetime' is blamed" in found.output
+    saved = sorted(report.glob("*.scenario.json"))
+    assert saved
+    again = RUN.invoke(app, ["test", str(saved[0])])
+    assert again.exit_code == 1
+    assert f"{saved[0]}: different (it was: lifetime: " in again.output.replace("\n", "")
+    monkeypatch.undo()
+    repaired = RUN.invoke(app, ["test", str(report)])
+    assert repaired.exit_code == 0
+    assert f"{saved[0]}: equal" in repaired.output.replace("\n", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["none.scenario.json"], "cannot read the scenario 'none.scenario.json'"),
+        (["--budget", "0s"], "in no time nothing is tested"),
+        (["--budget", "soon"], "budget"),
+        (["--trees", "0"], "at least one tree is tested"),
+        (["--strength", "5"], "it is 1, 2 or 3"),
+        (["--system", "esper"], "there is no system 'esper'; there are engine"),
+    ],
+)
+def test_options_that_cannot_be_are_exit_code_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], problem: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = run("test", *arguments)
+    assert found.returncode == 2, found.stdout
+    assert problem in found.stderr
+
+
+def test_a_folder_without_scenarios_is_exit_code_2(tmp_path: Path) -> None:
+    found = run("test", str(tmp_path))
+    assert found.returncode == 2
+    assert "there is no file *.scenario.json in" in found.stderr
