@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lmerge.testing.checking.session import CheckedScenario, TreeBudget
     from lmerge.testing.checking.tree_verdict import TreeVerdict
     from lmerge.testing.judging.verdict import Judge
-    from lmerge.testing.scenarios.fluent import IntentScenario
+    from lmerge.testing.intents.fluent import IntentScenario
     from lmerge.testing.systems.system import System
 
 EXTRA: Final = "testing"

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 import lmerge.temporal as lt
 from lmerge.cli.main import app
 from lmerge.temporal.operators import lifetimes
-from lmerge.testing.scenarios.fluent import scenario
-from lmerge.testing.scenarios.json_format import scenario_to_json
+from lmerge.testing.intents.fluent import scenario
+from lmerge.testing.intents.json_format import scenario_to_json
 
 RUN = CliRunner()
 

@@ -22,13 +22,21 @@ SHOWN = re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)
 def test_a_snippet_runs_and_prints_what_the_page_shows(snippet: str) -> None:
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        exec(compile(snippet, "docs/testing.md", "exec"), {"__name__": "snippet"})
+        exec(compile(_with_flights(snippet), "docs/testing.md", "exec"), {"__name__": "snippet"})
     if printed.getvalue():
         assert printed.getvalue() in SHOWN
 
 
+def _with_flights(snippet: str) -> str:
+    """Return a snippet behind the lines of the one before that it goes on from."""
+    if "flights = " in snippet or "flights." not in snippet:
+        return snippet
+    lines = "import lmerge.temporal as lt\nflights = lt.source('flights', {'origin': 'string', 'delay': 'int?'})\n"
+    return lines + snippet
+
+
 def test_there_are_snippets() -> None:
-    assert len(SNIPPETS) == 2
+    assert len(SNIPPETS) == 5
 
 
 def test_the_table_has_every_facet_with_its_levels() -> None:

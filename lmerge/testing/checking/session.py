@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from time import monotonic
 
 from lmerge.testing.checking.tree_verdict import TreeVerdict, check
+from lmerge.testing.intents.fluent import IntentScenario, scenario
 from lmerge.testing.judging.verdict import Judge, Judgement
-from lmerge.testing.scenarios.fluent import IntentScenario, scenario
 from lmerge.testing.systems.system import TIMEOUT_S, System
 from lmerge.testing.transforming.transformer import RUN_LEVELS, Transformer
 

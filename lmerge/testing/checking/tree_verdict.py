@@ -67,9 +67,9 @@ def check(
     given = inputs_of(tree) if inputs is None else inputs
     try:
         run = system.run(tree, given, timeout_s)
+        operators = list(run.operators) or whole_queries(tree, given, run.outputs)
     except SystemFailure as problem:
         return TreeVerdict(tree, system.name, failure=str(problem), versions=system.versions())
-    operators = list(run.operators) or whole_queries(tree, given, run.outputs)
     verdicts = [judge.judged(operator) for operator in operators]
     return TreeVerdict(tree, system.name, verdicts, "", system.versions(), run)
 

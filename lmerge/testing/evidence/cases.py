@@ -18,9 +18,9 @@ from lmerge.core.batch import Batch, element_of
 from lmerge.core.elements import Element
 from lmerge.core.session import ElementLine, format_attach, format_row, parse_line
 from lmerge.errors import MalformedLine, UsageError
-from lmerge.testing.scenarios.fluent import IntentScenario
-from lmerge.testing.scenarios.json_format import MARK as SCENARIO_MARK
-from lmerge.testing.scenarios.json_format import scenario_from_json
+from lmerge.testing.intents.fluent import IntentScenario
+from lmerge.testing.intents.json_format import MARK as SCENARIO_MARK
+from lmerge.testing.intents.json_format import scenario_from_json
 from lmerge.testing.streams.batches import InputBatch
 from lmerge.testing.systems.inputs import TreeInputs
 from lmerge.testing.transforming.concrete import ConcreteTree, tree_from_json

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from lmerge.testing.scenarios.fluent import ALTERATIONS, JOINS
+from lmerge.testing.intents.fluent import ALTERATIONS, JOINS
 from lmerge.testing.transforming.modules import EACH_ONCE, STARTED_SO_FAR
 
 OPERATORS: Final[tuple[str, ...]] = (

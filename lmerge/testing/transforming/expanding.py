@@ -7,8 +7,8 @@ from random import Random
 
 from lmerge.errors import UsageError
 from lmerge.temporal.plan.grouped import module
-from lmerge.testing.scenarios.fluent import ALTERATIONS, IntentGroups, IntentStream, IntentWindows, OpenChoice
-from lmerge.testing.scenarios.placeholders import ANY
+from lmerge.testing.intents.fluent import ALTERATIONS, IntentGroups, IntentStream, IntentWindows, OpenChoice
+from lmerge.testing.intents.placeholders import ANY
 from lmerge.testing.transforming.choices import MODULES, MOVING_ENDS, OPERATORS, OWN_LIFETIMES, WINDOWED
 from lmerge.testing.transforming.modules import STARTED_SO_FAR
 

@@ -18,9 +18,9 @@ from lmerge.temporal.expressions.surface import Expression
 from lmerge.temporal.expressions.tree import ColumnReference, Node
 from lmerge.temporal.plan.grouped import grouping_keys
 from lmerge.temporal.plan.stream import Stream, source
-from lmerge.testing.scenarios.fluent import IntentScenario
-from lmerge.testing.scenarios.intents import IntentNode, in_order
-from lmerge.testing.scenarios.placeholders import Placeholder, PlaceholderKind, filled, open_names
+from lmerge.testing.intents.fluent import IntentScenario
+from lmerge.testing.intents.placeholders import Placeholder, PlaceholderKind, filled, open_names
+from lmerge.testing.intents.trees import IntentNode, in_order
 from lmerge.testing.transforming.choices import SCHEMA_POOL
 from lmerge.testing.transforming.expanding import Cell
 from lmerge.testing.transforming.expressions import COMPARABLE, TYPES, ExpressionDraw

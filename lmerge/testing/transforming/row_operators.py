@@ -8,9 +8,9 @@ from typing import Final
 from lmerge.temporal.expressions.surface import Expression
 from lmerge.temporal.expressions.tree import ColumnReference
 from lmerge.temporal.plan.stream import Stream
-from lmerge.testing.scenarios.fluent import ALTERATIONS, JOINS
-from lmerge.testing.scenarios.intents import IntentNode
-from lmerge.testing.scenarios.placeholders import open_names
+from lmerge.testing.intents.fluent import ALTERATIONS, JOINS
+from lmerge.testing.intents.placeholders import open_names
+from lmerge.testing.intents.trees import IntentNode
 from lmerge.testing.transforming.expressions import COMPARABLE, TYPES
 from lmerge.testing.transforming.filling import Fill, Filling, NoFit, free_name, has_type
 from lmerge.wire.schema import Schema

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Final, TypeAlias
 
-from lmerge.testing.scenarios.fluent import CLIPS, FORMS, OUTPUTS, IntentScenario
-from lmerge.testing.scenarios.intents import IntentNode, in_order
-from lmerge.testing.scenarios.placeholders import Placeholder, PlaceholderKind
+from lmerge.testing.intents.fluent import CLIPS, FORMS, OUTPUTS, IntentScenario
+from lmerge.testing.intents.placeholders import Placeholder, PlaceholderKind
+from lmerge.testing.intents.trees import IntentNode, in_order
 from lmerge.testing.transforming.choices import AGGREGATES, MODULES, OPERATORS, PLACES, WINDOWS, unfit
 
 Misfit: TypeAlias = Callable[[str, str, str, str], "str | None"]

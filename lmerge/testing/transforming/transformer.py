@@ -11,7 +11,7 @@ from typing import Any, Final
 from lmerge.errors import UsageError
 from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.plan.stream import Stream
-from lmerge.testing.scenarios.fluent import EVERY_STREAM, IntentScenario
+from lmerge.testing.intents.fluent import EVERY_STREAM, IntentScenario
 from lmerge.testing.streams.facets import FACET_LEVELS, Facets, facet_misfit
 from lmerge.testing.transforming.concrete import ConcreteTree, SourceData
 from lmerge.testing.transforming.covering import CoverageLedger, covering_rows, random_row

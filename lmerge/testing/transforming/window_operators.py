@@ -11,9 +11,9 @@ from lmerge.temporal.plan.calls import WindowCall
 from lmerge.temporal.plan.grouped import Grouped, Windowed, aggregate, module
 from lmerge.temporal.plan.stream import Stream
 from lmerge.temporal.plan.window_fields import window_of_fields
-from lmerge.testing.scenarios.fluent import CLIPS, FIXED_OUTPUTS, FORMS, IntentScenario, IntentStream
-from lmerge.testing.scenarios.intents import IntentNode, in_order
-from lmerge.testing.scenarios.placeholders import MARK, Placeholder
+from lmerge.testing.intents.fluent import CLIPS, FIXED_OUTPUTS, FORMS, IntentScenario, IntentStream
+from lmerge.testing.intents.placeholders import MARK, Placeholder
+from lmerge.testing.intents.trees import IntentNode, in_order
 from lmerge.testing.transforming.choices import AGGREGATES, MODULES, OVERFLOWING, WINDOWS
 from lmerge.testing.transforming.expanding import expanded, over
 from lmerge.testing.transforming.filling import Fill, Filling, NoFit, free_name, has_type

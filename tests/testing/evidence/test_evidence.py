@@ -21,9 +21,9 @@ from lmerge.testing.evidence.documents import RunDocument, as_json, write_docume
 from lmerge.testing.evidence.report import report, summary
 from lmerge.testing.evidence.shrinking import Shrinker, histories_of, only
 from lmerge.testing.evidence.timeline import DrawnEvent, timeline
+from lmerge.testing.intents.fluent import IntentScenario, scenario
+from lmerge.testing.intents.json_format import scenario_to_json
 from lmerge.testing.judging.verdict import Judge, Judgement
-from lmerge.testing.scenarios.fluent import IntentScenario, scenario
-from lmerge.testing.scenarios.json_format import scenario_to_json
 from lmerge.testing.streams.batches import InputBatch
 from lmerge.testing.systems.inputs import TreeInputs, inputs_of
 from lmerge.testing.transforming.transformer import transform

@@ -19,8 +19,8 @@ from lmerge.errors import UsageError
 from lmerge.temporal.plan.compiling import in_order
 from lmerge.temporal.plan.showing import tree
 from lmerge.testing.checking.session import every_operator
-from lmerge.testing.scenarios.fluent import scenario
-from lmerge.testing.scenarios.placeholders import ANY
+from lmerge.testing.intents.fluent import scenario
+from lmerge.testing.intents.placeholders import ANY
 from lmerge.testing.systems.inputs import inputs_of
 from lmerge.testing.transforming.choices import OPERATORS, unfit
 from lmerge.testing.transforming.concrete import tree_from_json

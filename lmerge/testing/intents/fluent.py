@@ -14,8 +14,8 @@ from lmerge.errors import UsageError
 from lmerge.temporal.expressions.surface import Expression
 from lmerge.temporal.expressions.tree import ColumnReference, Operation
 from lmerge.temporal.plan.calls import WindowCall
-from lmerge.testing.scenarios.intents import IntentNode, in_order, tree
-from lmerge.testing.scenarios.placeholders import ANY, MARK, AnyValue, Placeholder, PlaceholderKind
+from lmerge.testing.intents.placeholders import ANY, MARK, AnyValue, Placeholder, PlaceholderKind
+from lmerge.testing.intents.trees import IntentNode, in_order, tree
 
 ALTERATIONS: Final = ("shift", "set_duration", "clip_duration", "extend", "at_end")
 JOINS: Final = ("inner", "left", "right", "full", "anti")

@@ -17,9 +17,9 @@ from lmerge.errors import LmergeError, UsageError
 from lmerge.temporal.expressions.json_format import node_from_json, node_to_json
 from lmerge.temporal.expressions.surface import Expression
 from lmerge.temporal.plan.calls import WindowCall
-from lmerge.testing.scenarios.fluent import IntentScenario, IntentStream
-from lmerge.testing.scenarios.intents import OPERATORS, IntentNode, in_order, placeholders_of
-from lmerge.testing.scenarios.placeholders import Placeholder, placeholder_from_json
+from lmerge.testing.intents.fluent import IntentScenario, IntentStream
+from lmerge.testing.intents.placeholders import Placeholder, placeholder_from_json
+from lmerge.testing.intents.trees import OPERATORS, IntentNode, in_order, placeholders_of
 
 VERSION: Final = 1
 MARK: Final = "lmerge_scenario"

@@ -8,10 +8,10 @@ import pytest
 
 import lmerge.temporal as lt
 from lmerge.errors import UsageError
-from lmerge.testing.scenarios.fluent import IntentScenario, scenario
-from lmerge.testing.scenarios.intents import in_order, placeholders_of
-from lmerge.testing.scenarios.json_format import NODES_MAX, scenario_from_json, scenario_to_json
-from lmerge.testing.scenarios.placeholders import ANY
+from lmerge.testing.intents.fluent import IntentScenario, scenario
+from lmerge.testing.intents.json_format import NODES_MAX, scenario_from_json, scenario_to_json
+from lmerge.testing.intents.placeholders import ANY
+from lmerge.testing.intents.trees import in_order, placeholders_of
 
 
 def equi_join() -> IntentScenario:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from lmerge.errors import UsageError
 from lmerge.temporal.expressions.surface import Expression
 from lmerge.temporal.plan.calls import WindowCall
-from lmerge.testing.scenarios.placeholders import Placeholder, open_names
+from lmerge.testing.intents.placeholders import Placeholder, open_names
 
 
 @dataclass(frozen=True)
