@@ -51,6 +51,7 @@ PANELS: Final = {
         "replay": ("lmerge.cli.replay", "replay"),
         "tdb": ("lmerge.cli.tdb", "tdb"),
         "test": ("lmerge.cli.testing", "check_queries"),
+        "verify": ("lmerge.cli.verify", "verify"),
         "module": ("lmerge.cli.module", "app"),
         "info": ("lmerge.cli.info", "info"),
     },

@@ -16,8 +16,8 @@ from lmerge.temporal.durations import duration_of
 if TYPE_CHECKING:
     from lmerge.testing.checking.session import CheckedScenario, TreeBudget
     from lmerge.testing.checking.tree_verdict import TreeVerdict
-    from lmerge.testing.judging.verdict import Judge
     from lmerge.testing.intents.fluent import IntentScenario
+    from lmerge.testing.judging.verdict import Judge
     from lmerge.testing.systems.system import System
 
 EXTRA: Final = "testing"

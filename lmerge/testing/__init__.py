@@ -10,8 +10,8 @@
 Public, for users' own queries: intents that become queries and streams, judges in SQL, relations, replicas that stand
 in for each other. Also what lmerge is tested by: the oracle of a merge, and the simulation of the whole system.
 
-Called by ``lmerge test``, users' tests and those of lmerge. Imports the temporal algebra, the core
-and, for the simulation, the service; nothing of the product imports it.
+Called by ``lmerge test`` and ``lmerge verify``, users' tests and those of lmerge. Imports the temporal algebra, the
+core and, for the simulation, the service; nothing of the product imports it.
 """
 
 from __future__ import annotations
