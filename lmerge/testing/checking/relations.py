@@ -14,7 +14,7 @@ from math import lcm
 from random import Random
 from typing import Final
 
-from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Event, Insert, show_time
+from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Event, Insert, Stable, show_time
 from lmerge.core.tdb import Tdb
 from lmerge.errors import LmergeError, UsageError
 from lmerge.temporal.changes import Delta
@@ -60,6 +60,11 @@ class RelatedRun:
     expected: Events
     run: Callable[[ConcreteTree, TreeInputs], Events]
     key: str = ""
+
+    @property
+    def implementation(self) -> str:
+        """The implementation of the engine that the tree chooses."""
+        return self.tree.run.get("implementation", "auto")
 
     def presented(self, facets: Facets) -> TreeInputs:
         """Return other streams of the same tables."""
@@ -200,9 +205,9 @@ def _restored(related: RelatedRun) -> Iterator[tuple[Events, Events]]:
     forms = forms_of(related.tree.sources)
     batches = [(one.name, items_of(one.elements, forms[one.name])) for one in related.inputs.batches]
     cut = related.random.randrange(len(batches) + 1)
-    run = QueryRun(dict(related.tree.outputs))
+    run = QueryRun(dict(related.tree.outputs), implementation=related.implementation)
     deltas = [step[name] for source, items in batches[:cut] for step in run.take(source, items)]
-    other = QueryRun(dict(related.tree.outputs), resume=run.snapshot())
+    other = QueryRun(dict(related.tree.outputs), implementation=related.implementation, resume=run.snapshot())
     deltas += [step[name] for source, items in batches[cut:] for step in other.take(source, items)]
     yield related.expected, _table_of(deltas, node)
 
@@ -213,7 +218,7 @@ def _forwarded(related: RelatedRun) -> Iterator[tuple[Events, Events]]:
     ends = sorted({ve for _, _, ve in related.expected})
     t = ends[related.random.randrange(len(ends))] if ends else 0
     forms = forms_of(related.tree.sources)
-    run = QueryRun(dict(related.tree.outputs))
+    run = QueryRun(dict(related.tree.outputs), implementation=related.implementation)
     run.fast_forward(name, t)
     deltas = [
         step[name]
@@ -307,6 +312,25 @@ def check_relations(
     return found
 
 
+OF_ENGINE: Final = ("restored", "fast-forward")
+"""Relations of how the engine runs, which hold for every tree."""
+
+
+def check_tree(tree: ConcreteTree, inputs: TreeInputs, relations: Sequence[str] = OF_ENGINE) -> list[RelationVerdict]:
+    """Check relations of one tree over its inputs on the engine; without an end of each input there are none."""
+    if len(tree.outputs) != 1 or not all(Stable(INF) in inputs.elements(name) for name in tree.sources):
+        return []
+    (node,) = tree.outputs.values()
+    named = replace(tree, outputs={"result": node}, run={**tree.run, "target": "json"})
+    checking = _Checking(named, EngineSystem(), {}, "", TIMEOUT_S)
+    found = []
+    for name in relations:
+        random = Random(f"relation {name} {tree.seed} {tree.row}")
+        related = RelatedRun(named, random, {}, inputs, Counter(), checking.run)
+        found.append(checking.judged(name, RELATIONS.find(name), related, 1))
+    return found
+
+
 @dataclass(frozen=True)
 class _Checking:
     tree: ConcreteTree
@@ -317,23 +341,33 @@ class _Checking:
 
     def verdict(self, name: str, relation: Relation, rounds: int, seed: int) -> RelationVerdict:
         """Return the verdict over a relation, with the first round in which it does not hold."""
-        forms = RowForms(self.tree.outputs["result"].schema)
         for number in range(1, rounds + 1):
             random = Random(f"relation {name} {seed} {number}")
-            inputs: TreeInputs | None = None
             try:
                 related = self._related(random)
-                inputs = related.inputs
-                for expected, came in relation(related):
-                    if expected != came:
-                        differences, count = differing(expected, came, INF, forms)
-                        problem = f"in round {number} {count} events differ"
-                        return RelationVerdict(name, number, problem, "", differences, inputs)
-            except CannotHold as reason:
-                return RelationVerdict(name, number, "", str(reason))
             except (SystemFailure, LmergeError) as problem:
-                return RelationVerdict(name, number, f"in round {number} {problem}", inputs=inputs)
+                return RelationVerdict(name, number, f"in round {number} {problem}")
+            found = self.judged(name, relation, related, number)
+            if found.is_bad or found.refused:
+                return found
         return RelationVerdict(name, rounds)
+
+    def judged(self, name: str, relation: Relation, related: RelatedRun, number: int) -> RelationVerdict:
+        """Return the verdict over a relation in one round. Without an expected table it is that of the first run."""
+        forms = RowForms(self.tree.outputs["result"].schema)
+        try:
+            if not related.expected:
+                related = replace(related, expected=self.run(self.tree, related.inputs))
+            for expected, came in relation(related):
+                if expected != came:
+                    differences, count = differing(expected, came, INF, forms)
+                    problem = f"in round {number} {count} events differ"
+                    return RelationVerdict(name, number, problem, "", differences, related.inputs)
+        except CannotHold as reason:
+            return RelationVerdict(name, number, "", str(reason))
+        except (SystemFailure, LmergeError) as failure:
+            return RelationVerdict(name, number, f"in round {number} {failure}", inputs=related.inputs)
+        return RelationVerdict(name, number)
 
     def _related(self, random: Random) -> RelatedRun:
         facets = Facets.from_json({"duration": "short", "contact": "back-to-back", **self.data})
@@ -341,11 +375,11 @@ class _Checking:
         events = {
             name: table(facets, node.columns, seed + at) for at, (name, node) in enumerate(self.tree.sources.items())
         }
-        first = RelatedRun(self.tree, random, events, TreeInputs([]), Counter(), self._run, self.key)
+        first = RelatedRun(self.tree, random, events, TreeInputs([]), Counter(), self.run, self.key)
         inputs = first.presented(facets)
-        return replace(first, inputs=inputs, expected=self._run(self.tree, inputs))
+        return replace(first, inputs=inputs, expected=self.run(self.tree, inputs))
 
-    def _run(self, tree: ConcreteTree, inputs: TreeInputs) -> Events:
+    def run(self, tree: ConcreteTree, inputs: TreeInputs) -> Events:
         """Return the table of the result. Raises SystemFailure for one that is no legal stream, or has no end."""
         batches = self.system.run(tree, inputs, self.timeout_s).outputs["result"]
         final = Tdb("result")

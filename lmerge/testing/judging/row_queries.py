@@ -17,11 +17,11 @@ from lmerge.testing.judging.unjudged import NotJudged
 from lmerge.wire.schema import Schema
 
 _ALTERED = {
-    "shift": spans.shifted,
-    "set_duration": spans.with_duration,
-    "clip_duration": spans.clipped,
-    "extend": spans.extended,
-    "at_end": spans.at_end,
+    "shift": "shifted",
+    "set_duration": "with_duration",
+    "clip_duration": "clipped",
+    "extend": "extended",
+    "at_end": "at_end",
 }
 
 
@@ -52,7 +52,7 @@ def altered(node: LifetimeNode, reads: Sequence[EventTable], made: Sequences) ->
     """Return the table of other lifetimes."""
     (events,) = reads
     begun = node.operator(node.title).mark_of(events.begun)
-    query = _ALTERED[node.alteration](events.name, node.amount)
+    query = getattr(spans, _ALTERED[node.alteration])(events.name, node.amount)
     return made.add(node.alteration, query, events.groups, begun)
 
 

@@ -15,12 +15,16 @@ from typing import Any, Final, NamedTuple
 import duckdb
 
 from lmerge.core.elements import INF, NEG_INF, show_time
-from lmerge.temporal.changes import Change, Delta
+from lmerge.core.properties import NOTHING, Properties
+from lmerge.temporal.changes import Change, Delta, Lifetime
 from lmerge.temporal.plan.nodes import PlanNode
+from lmerge.temporal.plan.properties import derive
 from lmerge.temporal.row_forms import RowForms
 from lmerge.temporal.values import show_values
+from lmerge.testing.judging.definitions import EVENTS_MAX, defined
 from lmerge.testing.judging.functions import Functions
 from lmerge.testing.judging.operator_run import OperatorRun
+from lmerge.testing.judging.promises import broken_promise
 from lmerge.testing.judging.queries import sequence
 from lmerge.testing.judging.tables import EventTable, Sequences
 from lmerge.testing.judging.unjudged import NotJudged
@@ -149,7 +153,9 @@ class Judge:
             return OperatorVerdict(operator.name, Judgement.NOT_JUDGED, f"its input is no legal stream: {problem}")
         made = Sequences(self._functions)
         try:
-            return _compared(operator, self._expected(operator, tables, made), made.text)
+            expected = self._expected(operator, tables, made)
+            verdict = _compared(operator, expected, made.text)
+            return _seconded(verdict, operator, tables, expected) if verdict.is_bad else verdict
         except NotJudged as problem:
             return OperatorVerdict(operator.name, Judgement.NOT_JUDGED, str(problem))
         except duckdb.Error as problem:
@@ -212,10 +218,49 @@ def _compared(operator: OperatorRun, expected: Events, sql: str) -> OperatorVerd
                 reason = f"{count} events are frozen wrong"
                 where = (step, table.stable, differences, count, sql)
                 return OperatorVerdict(operator.name, Judgement.DIFFERENT, reason, *where)
+    broken = broken_promise(promised(operator.result), ((step, found) for step, _, found in operator.steps))
+    if broken is not None:
+        return OperatorVerdict(operator.name, Judgement.DIFFERENT, broken[1], broken[0], sql=sql)
     if operator.has_ended() and table.stable < INF:
         reason = f"its inputs have ended, and it is at stable({show_time(table.stable)})"
         return OperatorVerdict(operator.name, Judgement.DIFFERENT, reason, None, table.stable, sql=sql)
     return OperatorVerdict(operator.name, Judgement.EQUAL, sql=sql)
+
+
+def defined_table(operator: OperatorRun, tables: Sequence[Events]) -> Events | None:
+    """Return the table that an operator means by its definition; None for more than a few events, or without one."""
+    if any(events.total() > EVENTS_MAX for events in tables):
+        return None
+    given = {}
+    for read, events in zip(operator.reads, tables, strict=True):
+        row_of = RowForms(read.schema).of_payload
+        given[read] = [Lifetime(row_of(payload), vs, ve) for payload, vs, ve in events.elements()]
+    try:
+        found = defined(operator.result, given, operator.begun)
+    except NotJudged:
+        return None
+    payload_of = RowForms(operator.result.schema).payload
+    return Counter((payload_of(row), vs, ve) for row, vs, ve in found)
+
+
+def _seconded(
+    verdict: OperatorVerdict, operator: OperatorRun, tables: Sequence[Events], expected: Events
+) -> OperatorVerdict:
+    """Return a verdict with the opinion of the definition: if it is not that of the SQL, the SQL is blamed."""
+    third = defined_table(operator, tables)
+    if third is None or third == expected:
+        return verdict
+    differences, count = differing(third, expected, INF, RowForms(operator.result.schema))
+    reason = f"the SQL and the definition differ in {count} events"
+    return OperatorVerdict(operator.name, Judgement.BROKEN, reason, None, INF, differences, count, verdict.sql)
+
+
+def promised(node: PlanNode) -> Properties:
+    """Return what a plan promises of a stream; nothing for a node that is not one of the plan's own kinds."""
+    try:
+        return derive(node)[node].promises
+    except KeyError:
+        return NOTHING
 
 
 def differing(expected: Events, found: Events, stable: int, forms: RowForms) -> tuple[list[RowDifference], int]:

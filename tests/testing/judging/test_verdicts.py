@@ -16,6 +16,7 @@ from lmerge.temporal.plan.spans import LifetimeNode
 from lmerge.temporal.plan.stream import Stream
 from lmerge.testing.canonical import spans
 from lmerge.testing.judging.operator_run import OperatorRun, Step
+from lmerge.testing.judging.promises import broken_promise
 from lmerge.testing.judging.queries import QUERIES
 from lmerge.testing.judging.tables import EventTable, Sequences
 from lmerge.testing.judging.verdict import Judge, Judgement
@@ -177,6 +178,41 @@ def test_values_are_not_those_of_the_database(judge: Judge, value: int) -> None:
     ranked = stream.count_windows(2).top(1, by=[lt.col.k.desc(), lt.col.s], rank="place")
     for one in (query, ranked, stream.edges(["s"]), stream.coalesce().where(lt.col.k > 0)):
         assert verdict_of(judge, one, [("left", [*elements, END])]).outcome is Judgement.EQUAL
+
+
+@pytest.mark.parametrize(
+    ("promises", "changes", "problem"),
+    [
+        ({"insert-only"}, [(2, 2, 9), (2, 9, 5)], "the plan promises inserts alone"),
+        ({"ordered"}, [(2, 2, 9), (1, 1, 9)], "came after a start of 2"),
+        ({"strictly-ordered"}, [(2, 2, 9), (2, 2, 5)], "starts when another event has"),
+        ({"key"}, [(2, 2, 9), (2, 2, 5)], "is there already"),
+        ({"key"}, [(2, 2, 9), (2, 9, 2), (2, 2, 5)], None),
+        ({"ordered"}, [(2, 2, 9), (2, 2, 5), (3, 3, 4)], None),
+        (set(), [(2, 2, 9), (1, 1, 5), (2, 9, 5)], None),
+    ],
+)
+def test_what_a_plan_promises_is_held_against_its_stream(
+    promises: set[str], changes: list[tuple[int, int, int]], problem: str | None
+) -> None:
+    deltas = [(at, Delta([Change((1,), *times)])) for at, times in enumerate(changes, 1)]
+    found = broken_promise(frozenset(promises), deltas)
+    assert (found is None) == (problem is None)
+    if found is not None and problem is not None:
+        assert found[0] == 2
+        assert problem in found[1]
+
+
+def test_a_stream_that_breaks_what_its_plan_promises_is_different(judge: Judge) -> None:
+    """P3: windows in the form final promise inserts alone; one that revises is found, though its table is right."""
+    node = LEFT.tumbling(5).agg(n=lt.count()).node
+    taken = [Delta([Change((1, 1), 0, 0, 3)], None, 0), Delta([], INF)]
+    found = [Delta([Change((1,), 0, 0, 4)]), Delta([Change((1,), 0, 4, 5)], INF)]
+    steps: list[Step] = [(at, (one,), other) for at, (one, other) in enumerate(zip(taken, found, strict=True), 1)]
+    verdict = judge.judged(OperatorRun("aggregate", node, (LEFT.node,), steps))
+    assert verdict.outcome is Judgement.DIFFERENT
+    assert "the plan promises inserts alone" in verdict.reason
+    assert verdict.step == 2
 
 
 # Errors of the framework.
