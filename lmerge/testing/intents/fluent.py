@@ -114,6 +114,24 @@ class IntentScenario:
             raise UsageError(f"scenario {self.name!r:.64} has no operator, so there is nothing to test")
         return {"result" if len(roots) == 1 else f"result{at}": root for at, root in enumerate(roots, 1)}
 
+    def __rshift__(self, other: IntentScenario) -> IntentScenario:
+        """Return a scenario in which the results of this one are the streams of another (``composing.then``)."""
+        from lmerge.testing.intents.composing import then
+
+        return then(self, other)
+
+    def __and__(self, other: IntentScenario) -> IntentScenario:
+        """Return a scenario with the results of both, over shared streams (``composing.beside``)."""
+        from lmerge.testing.intents.composing import beside
+
+        return beside(self, other)
+
+    def embed(self, stream: str, inner: IntentScenario) -> IntentScenario:
+        """Return this scenario with another one in the place of a stream (``composing.embedded``)."""
+        from lmerge.testing.intents.composing import embedded
+
+        return embedded(self, stream, inner)
+
     def __str__(self) -> str:
         shown = [f"scenario: {self.name}"]
         shown += [tree(root, self.placeholders) for root in self.results().values()]
