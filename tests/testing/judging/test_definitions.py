@@ -42,8 +42,8 @@ def tables_of(operator: OperatorRun) -> list[Events]:
 
 def test_definition_sql_and_engine_agree_over_few_events(judge: Judge, seeds_of: Callable[[int, int], range]) -> None:
     kinds: Counter[str] = Counter()
-    for seed in seeds_of(40, 20):
-        for tree in small_trees(seed, 60):
+    for seed in seeds_of(40, 40):
+        for tree in small_trees(seed, 40):
             verdict = check(tree, ENGINE, judge)
             assert not verdict.is_bad, str(verdict)
             assert verdict.run is not None
