@@ -122,11 +122,11 @@ def page(run: RunDocument) -> str:
 def _ledger(checked: CheckedScenario) -> Iterator[str]:
     ledger = checked.transformer.ledger
     found = ledger.report()
-    what = "pairs" if ledger.strength == 2 else "triples" if ledger.strength == 3 else "words"
+    what = {1: "words", 2: "pairs of words", 3: "triples of words"}[ledger.strength]
     yield f"<h2>{escape(checked.transformer.scenario.name)} on {escape(checked.system)}</h2>"
     yield (
         f"<p>{found['trees']} trees judged in {checked.seconds:.1f} s. {found['covered']} of {found['combinations']} "
-        f"{what} of words are covered, {len(found['excluded'])} cannot be, {len(found['missing'])} are missing.</p>"
+        f"{what} are covered, {len(found['excluded'])} cannot be, {len(found['missing'])} are missing.</p>"
     )
     labels = [factor.label for factor in checked.transformer.space.open_factors]
     counts = ledger.by_factors()

@@ -26,6 +26,7 @@ from lmerge.temporal.plan.windows import WindowNode
 from lmerge.temporal.values import Values, order_of
 from lmerge.temporal.windows.kinds import CountedEnd, CountWindows, Hopping, Sessions, WindowDescriptor
 from lmerge.temporal.windows.policies import Stamp
+from lmerge.testing.judging.tables import CUTS_LEFT, CUTS_RIGHT, KEEPS_LEFT, KEEPS_OWN, KEEPS_RIGHT
 from lmerge.testing.judging.unjudged import NotJudged
 
 EVENTS_MAX: Final = 8
@@ -144,12 +145,12 @@ def _joined(node: JoinNode, reads: Sequence[Table], begun: Begun) -> list[Lifeti
                 vs, ve = max(one.vs, other.vs), min(one.ve, other.ve)
                 if vs < ve and matches(one.row, other.row):
                     found.append(Lifetime((*one.row, *other.row), vs, ve))
-    if node.how.reports_left:
+    if node.how.value in (*KEEPS_LEFT, "anti"):
         padding = () if node.how is JoinKind.ANTI else (None,) * widths[1]
         for one in left:
             covers = [other for other in right if matches(one.row, other.row)]
             found += [Lifetime((*one.row, *padding), vs, ve) for vs, ve in _uncovered(one, covers)]
-    if node.how.reports_right:
+    if node.how.value in KEEPS_RIGHT:
         for other in right:
             covers = [one for one in left if matches(one.row, other.row)]
             found += [Lifetime((*(None,) * widths[0], *other.row), vs, ve) for vs, ve in _uncovered(other, covers)]
@@ -246,9 +247,9 @@ def _results(node: Any, key: Values, members: list[Lifetime], first: int, end: i
     stamp = node.policies.stamp
     if not members or (stamp is Stamp.POINT_AT_END and end == INF):
         return []
-    clip = node.policies.clip
+    clip = str(node.policies.clip)
     clipped = [
-        Lifetime(row, max(vs, first) if clip.cuts_left else vs, min(ve, end) if clip.cuts_right else ve)
+        Lifetime(row, max(vs, first) if clip in CUTS_LEFT else vs, min(ve, end) if clip in CUTS_RIGHT else ve)
         for row, vs, ve in members
     ]
     rows: Any
@@ -263,7 +264,7 @@ def _results(node: Any, key: Values, members: list[Lifetime], first: int, end: i
     lifetime = (end - 1, end) if stamp is Stamp.POINT_AT_END else (first, end)
     if isinstance(node, TopNode) or not node.module.stamps:
         return [Lifetime((*key, *row), *lifetime) for row in rows]
-    if not stamp.keeps_own:
+    if str(stamp) not in KEEPS_OWN:
         return [Lifetime((*key, *one.row), *lifetime) for one in rows]
     own: list[tuple[Values, int, int]] = [(one.row, one.vs, one.ve) for one in rows]
     if stamp is Stamp.CLIP:

@@ -12,7 +12,7 @@ from lmerge.temporal.plan.shaping import CleanseNode, CoalesceNode, EdgesNode
 from lmerge.temporal.plan.spans import FilterNode, LifetimeNode, SelectNode, UnionNode
 from lmerge.testing.canonical import groups, joins, presence, samples, spans
 from lmerge.testing.judging.functions import BLOB, BOOLEAN
-from lmerge.testing.judging.tables import EventTable, Sequences
+from lmerge.testing.judging.tables import KEEPS_LEFT, KEEPS_RIGHT, EventTable, Sequences
 from lmerge.testing.judging.unjudged import NotJudged
 from lmerge.wire.schema import Schema
 
@@ -97,7 +97,7 @@ def joined(node: JoinNode, reads: Sequence[EventTable], made: Sequences) -> Even
     if node.how.value == "anti":
         columns = [(name, f"l.{name}") for name in (*left.groups, "payload")]
         return made.add("without", joins.uncovered(left.name, right.name, columns, condition), left.groups, begun)
-    keeps_left, keeps_right = node.how.reports_left, node.how.reports_right
+    keeps_left, keeps_right = node.how.value in KEEPS_LEFT, node.how.value in KEEPS_RIGHT
     pair = _pair(node, made)
     right_columns = [("right_payload", "payload"), *((f"right_{name}", name) for name in left.groups)]
     query = joins.outer(

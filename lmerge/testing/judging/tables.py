@@ -10,6 +10,12 @@ from lmerge.core.elements import NEG_INF
 from lmerge.testing.judging.functions import Functions
 
 EVENT_COLUMNS: Final = ("payload", "vs", "ve")
+# What words of a plan mean, written again: properties of the engine's own would be wrong on both sides.
+CUTS_LEFT: Final = ("left", "full")
+CUTS_RIGHT: Final = ("right", "full")
+KEEPS_OWN: Final = ("unchanged", "clip", "time-bound")
+KEEPS_LEFT: Final = ("left", "full")
+KEEPS_RIGHT: Final = ("right", "full")
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from lmerge.testing.canonical import windows
 from lmerge.testing.canonical.times import INF, NEG_INF
 from lmerge.testing.judging.functions import BIGINT, BLOB, RESULTS
 from lmerge.testing.judging.sort_keys import sort_key
-from lmerge.testing.judging.tables import EventTable, Sequences
+from lmerge.testing.judging.tables import CUTS_LEFT, CUTS_RIGHT, KEEPS_OWN, EventTable, Sequences
 from lmerge.testing.judging.unjudged import NotJudged
 from lmerge.wire.schema import Schema
 
@@ -36,8 +36,8 @@ def windowed(node: WindowNode, reads: Sequence[EventTable], made: Sequences) -> 
     key = _key_of(node, key_forms, made)
     keyed = f"(SELECT *, {key} AS {KEY}, {_begun(events)} AS begun FROM {events.name})"
     members = _members(node, keyed, [*events.groups, KEY])
-    clip = node.policies.clip
-    members = windows.clipped(members, left=clip.cuts_left, right=clip.cuts_right)
+    clip = str(node.policies.clip)
+    members = windows.clipped(members, left=clip in CUTS_LEFT, right=clip in CUTS_RIGHT)
     if isinstance(node, TopNode):
         query = _ranked(node, members, events.groups, key_forms, made)
     else:
@@ -118,7 +118,7 @@ def _computed(node: WindowNode, members: str, groups: Sequence[str], forms: RowF
     chosen = ", ".join([*groups, "result.payload AS payload", "window_start", "window_end"])
     own = "result.vs AS result_start, result.ve AS result_end"
     stamp = node.policies.stamp
-    if stamp.keeps_own:
+    if str(stamp) in KEEPS_OWN:
         return windows.kept(f"SELECT {chosen}, {own} FROM ({each})", cut=stamp is Stamp.CLIP)
     results = f"SELECT {chosen} FROM ({each})"
     return windows.at_end(results) if stamp is Stamp.POINT_AT_END else windows.aligned(results)
@@ -128,7 +128,7 @@ def _over_windows(node: WindowNode, forms: RowForms | None, made: Sequences) -> 
     """Return the function of the members of a window that gives its results as payloads with lifetimes."""
     module, columns = node.module, node.input_schema.columns
     values, payload = made.functions.rows(node.input_schema).values, made.functions.rows(node.schema).payload
-    keeps_own = node.policies.stamp.keeps_own
+    keeps_own = str(node.policies.stamp) in KEEPS_OWN
 
     def order(event: Lifetime) -> tuple[object, ...]:
         """Order events as a module gets them: by what it reads of their lifetimes, then by rows."""

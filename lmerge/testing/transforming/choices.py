@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from lmerge.testing.intents.fluent import ALTERATIONS, JOINS
-from lmerge.testing.transforming.modules import EACH_ONCE, STARTED_SO_FAR
+from lmerge.testing.transforming.modules import COUNTED_ROWS, EACH_ONCE, LAST_STARTED, STARTED_SO_FAR
 
 OPERATORS: Final[tuple[str, ...]] = (
     "where",
@@ -36,7 +36,7 @@ ENDS_BY_LATER_EVENTS: Final = ("sessions", "count-starts", "count-ends")
 OWN_LIFETIMES: Final = ("unchanged", "clip", "time-bound")
 """Outputs with the lifetimes of a module."""
 
-MODULES: Final = (STARTED_SO_FAR, EACH_ONCE)
+MODULES: Final = (STARTED_SO_FAR, EACH_ONCE, COUNTED_ROWS, LAST_STARTED)
 """Operators that make rows of windows: with lifetimes of their own, and without."""
 
 AGGREGATES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -92,6 +92,6 @@ def unfit(one: str, value: str, other: str, other_value: str) -> str | None:
     if output == "time-bound" and window in ENDS_BY_LATER_EVENTS:
         return f"a later event moves the end of {window} windows, and with it results that are bound already"
     module = levels.get("module")
-    if module == EACH_ONCE and output in OWN_LIFETIMES:
+    if module not in (None, STARTED_SO_FAR) and output in OWN_LIFETIMES:
         return f"{module} gives its results no lifetimes"
     return None

@@ -136,6 +136,7 @@ class CoverageLedger:
     space: TestSpace
     strength: int
     covered: set[Combination] = field(default_factory=set)
+    pairs: set[Combination] = field(default_factory=set)
     trees: int = 0
 
     def add(self, cell: Cell) -> None:
@@ -143,6 +144,7 @@ class CoverageLedger:
         self.trees += 1
         levels = [(factor.name, cell[factor.name]) for factor in self.space.open_factors if factor.name in cell]
         self.covered.update(combinations(levels, self.strength))
+        self.pairs.update(combinations(levels, 2))
 
     @property
     def possible(self) -> int:
@@ -178,13 +180,12 @@ class CoverageLedger:
     def by_factors(self) -> dict[tuple[str, str], tuple[int, int, int]]:
         """Return for each two factors, by label, how many pairs of words are covered, excluded, and there at all."""
         found: dict[tuple[str, str], tuple[int, int, int]] = {}
-        pairs = {two for one in self.covered for two in combinations(one, 2)}
         for one, other in combinations(self.space.open_factors, 2):
             every = [
                 ((one.name, level), (other.name, other_level)) for level in one.levels for other_level in other.levels
             ]
-            covered = sum(pair in pairs for pair in every)
-            excluded = sum(self._reason(pair) is not None for pair in every if pair not in pairs)
+            covered = sum(pair in self.pairs for pair in every)
+            excluded = sum(self._reason(pair) is not None for pair in every if pair not in self.pairs)
             found[one.label, other.label] = covered, excluded, len(every)
         return found
 

@@ -30,6 +30,7 @@ ATTEMPTS_MAX: Final = 40
 SIZE_MAX: Final = 9
 """Of windows and durations that are open, in units of time: of the order of the distances of generated events."""
 COLUMNS_MAX: Final = 6
+FIRST_KEY: Final = 0.5
 
 
 @dataclass
@@ -144,6 +145,8 @@ class Filling:
             names = [column.name for column in schema.columns if column.type in types]
             if not names:
                 return ()
+            if self.random.random() < FIRST_KEY:  # the column whose values are the keys of the generator
+                return ((names[0], Expression(ColumnReference(names[0]))),)
             picked = self.random.sample(names, min(len(names), self.random.choice((1, 1, 2))))
             if self.random.random() < 0.15:
                 return ((free_name("key", schema), self.drawing(schema).expression("int")),)

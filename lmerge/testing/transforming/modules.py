@@ -8,7 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Final
 
-from lmerge.temporal.modules.kinds import IncrementalTimedAggregate, Operator, TimedOperator
+from lmerge.temporal.modules.kinds import (
+    IncrementalOperator,
+    IncrementalTimedAggregate,
+    Mergeable,
+    Operator,
+    TimedOperator,
+)
 from lmerge.temporal.modules.properties import Properties, Stamped, TimedRow, Window
 from lmerge.temporal.modules.registry import MODULES
 from lmerge.wire.schema import Schema, SchemaLike
@@ -45,6 +51,43 @@ class StartedSoFar(TimedOperator[tuple[Any, ...]]):
             yield Stamped((sum(one <= start for one in starts),), start, end)
 
 
+class CountedRows(IncrementalOperator[tuple[Any, ...], int], Mergeable[tuple[Any, ...], int]):
+    """How many rows a window has, by states that are merged: on a grid its windows share panes."""
+
+    results: ClassVar[SchemaLike] = {"rows": "int"}
+
+    def begin(self) -> int:
+        """Return the state of no rows."""
+        return 0
+
+    def add(self, state: int, rows: Sequence[tuple[Any, ...]]) -> int:
+        """Return the number with more rows."""
+        return state + len(rows)
+
+    def remove(self, state: int, rows: Sequence[tuple[Any, ...]]) -> int:
+        """Return the number with fewer rows."""
+        return state - len(rows)
+
+    def merge(self, state: int, other: int) -> int:
+        """Return the number of both."""
+        return state + other
+
+    def compute(self, state: int) -> list[tuple[int]]:
+        """Return the number as a row."""
+        return [(state,)]
+
+
+class LastStarted(TimedOperator[tuple[Any, ...]]):
+    """When the last event of a window has started and ended, in lifetimes as they are clipped."""
+
+    results: ClassVar[SchemaLike] = {"first": "int", "last": "int"}
+    properties = Properties(reads=("start", "end"))
+
+    def compute(self, rows: Sequence[TimedRow[tuple[Any, ...]]], window: Window) -> list[tuple[int, int]]:
+        """Return the smallest start and the largest end."""
+        return [(min(one.start for one in rows), max(one.end for one in rows))]
+
+
 class CoveredTime(IncrementalTimedAggregate[Any, int, int]):
     """The sum of the durations of events, as the window has clipped them; one lasts ``LONGEST`` at most."""
 
@@ -71,4 +114,6 @@ class CoveredTime(IncrementalTimedAggregate[Any, int, int]):
 
 EACH_ONCE: Final = MODULES.named(EachOnce)
 STARTED_SO_FAR: Final = MODULES.named(StartedSoFar)
+COUNTED_ROWS: Final = MODULES.named(CountedRows)
+LAST_STARTED: Final = MODULES.named(LastStarted)
 COVERED_TIME: Final = MODULES.named(CoveredTime)

@@ -79,7 +79,7 @@ def test_an_error_in_the_sql_is_blamed_on_the_sql(judge: Judge, monkeypatch: pyt
     right = getattr(module, function)
     monkeypatch.setattr(module, function, lambda *args, **kwargs: wrong(right(*args, **kwargs)))
     outcomes: Counter[Judgement] = Counter()
-    for tree in small_trees(1, 400):
+    for tree in small_trees(6, 400):
         verdict = check(tree, ENGINE, judge)
         outcomes.update(one.outcome for one in verdict.operators)
         if outcomes[Judgement.BROKEN]:

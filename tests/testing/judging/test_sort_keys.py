@@ -47,6 +47,13 @@ def test_bytes_have_the_order_of_rows(one: tuple[object, ...], other: tuple[obje
     assert (bytes_of[0] == bytes_of[1]) == (key(one) == key(other))
 
 
+@given(VALUES, VALUES)
+def test_bytes_of_each_column_have_its_order(one: tuple[object, ...], other: tuple[object, ...]) -> None:
+    for column, left, right in zip(SCHEMA.columns, one, other, strict=True):
+        key = order_of((column,))
+        assert (value_key(left, column) < value_key(right, column)) == (key((left,)) < key((right,)))
+
+
 @given(st.none() | TEXTS, st.none() | TEXTS)
 def test_descending_turns_the_order_around_and_leaves_missing_values_last(one: str | None, other: str | None) -> None:
     column = Column("s", "string", nullable=True)

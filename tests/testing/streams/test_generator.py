@@ -89,6 +89,12 @@ def test_keys_are_distributed_as_the_level_means(keys: str) -> None:
         assert often[-1] > 0.6 * often[0]
 
 
+def test_no_two_events_are_equal_by_chance() -> None:
+    for seed in range(20):
+        events = generate(Facets(duration="point", overlap="high", keys="few"), {"k": "int"}, seed).events
+        assert len(events) == len(set(events)) >= 1
+
+
 def test_edge_events_of_a_key_follow_each_other() -> None:
     schema = {"k": "int"}
     for seed in range(50):
