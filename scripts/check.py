@@ -96,13 +96,16 @@ def _is_named_after(test: str, path: str) -> bool:
 
 
 def _mirrors(paths: Iterable[str], tests: Iterable[str]) -> list[str]:
-    """Return the folders of tests that mirror the folders of modules, or the nearest ones above them."""
+    """Return the folders of tests that mirror the folders of modules, or the nearest ones above them.
+
+    Tests of a part of ``lmerge.testing`` are in ``tests/testing``, or in ``tests`` under the name of the part.
+    """
     folders = {_folder(test) for test in tests}
     found = []
     for path in paths:
-        inner = path.removeprefix("lmerge/").removeprefix("lmerge_").removeprefix("testing/")
-        parts = inner.split("/")[:-1]
-        mirrors = ("/".join(("tests", *parts[:count])) for count in range(len(parts), 0, -1))
+        parts = path.removeprefix("lmerge/").removeprefix("lmerge_").split("/")[:-1]
+        inner = parts[1:] if parts[:1] == ["testing"] else parts
+        mirrors = ["/".join(("tests", *some[: len(some) - up])) for up in range(len(parts)) for some in (parts, inner)]
         found += [folder for folder in mirrors if folder in folders][:1]
     return found
 
