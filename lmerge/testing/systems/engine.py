@@ -6,6 +6,7 @@ import platform
 from collections.abc import Mapping, Sequence
 
 from lmerge import __version__
+from lmerge.core.engines.selection import native_problem
 from lmerge.errors import LmergeError
 from lmerge.temporal.changes import Delta
 from lmerge.temporal.plan.nodes import PlanNode
@@ -23,8 +24,9 @@ class EngineSystem:
     name = "engine"
 
     def versions(self) -> Mapping[str, str]:
-        """Return the versions of lmerge and Python."""
-        return {"lmerge": __version__, "python": platform.python_version()}
+        """Return the versions of lmerge and Python, and whether the native core is there."""
+        native = "built" if native_problem() is None else "not built, so Python runs in its place"
+        return {"lmerge": __version__, "python": platform.python_version(), "native core": native}
 
     def run(self, tree: ConcreteTree, inputs: TreeInputs, timeout_s: float = TIMEOUT_S) -> SystemRun:
         """Run the tree. Raises SystemFailure if a target means another plan, or the run fails."""
