@@ -20,7 +20,7 @@ from lmerge.core.batch import Batch, BatchBuilder
 from lmerge.core.elements import ADJUST, INSERT
 from lmerge.core.merge import Merge
 from lmerge.core.merge_config import MergeConfig
-from lmerge.testing.workload import STEP, Workload, workload
+from lmerge.testing.streams.large_inputs import LARGE, STEP, LargeInputs
 
 INPUTS = 3
 MEGA = 2**20
@@ -40,7 +40,7 @@ def stable_freq(report: BenchReport, quick: bool) -> list[Panel]:
         for freq in STABLE_FREQS:
             # The paper's generator makes 200,000 to 400,000 elements.
             events = 20_000 if quick else 100_000 if engine == NATIVE else 40_000
-            spec = Workload(events=events, payload_bytes=1_000, disorder=0.0, stables=freq)
+            spec = LargeInputs(replace(LARGE, events=events, displaced=0.0, stables=freq), payload_bytes=1_000)
             order, sampled = prepare(engine, replace(spec, batch_rows=4_096)), prepare(engine, spec)
             for kind in kinds:
                 name = f"figure 6, {engine}, {kind}, {freq:.3%} stables"
@@ -90,7 +90,10 @@ def disorder(report: BenchReport, quick: bool) -> list[Panel]:
     events = 20_000 if quick else 100_000
     for share in DISORDERS:
         random = Random(4)
-        streams = [subquery(batches) for batches in workload(Workload(events=events, live=1_000, disorder=share))]
+        streams = [
+            subquery(batches)
+            for batches in LargeInputs(replace(LARGE, events=events, alive=1_000, displaced=share)).batches()
+        ]
         adjusts = [float(stream.counts(stream.count)[1]) for stream in streams]
         row = report.add(f"figure 4, inputs, {share:.0%} disorder", adjusts, "adjusts")
         panel.add("one input, without a merge", 100 * share, row)
@@ -126,7 +129,7 @@ def lag(report: BenchReport, quick: bool) -> list[Panel]:
     given = Panel("figure 5: events emitted", "lag of two of three inputs, s", "output elements/s", log="y")
     for engine, kinds in ((NATIVE, ("r3", "r3-", "r4", CLEANSED)), (PYTHON, ("r3",))):
         events = 20_000 if quick or engine == PYTHON else 100_000
-        inputs = workload(Workload(events=events, payload_bytes=1_000, stables=0.001, batch_rows=64))
+        inputs = LargeInputs(replace(LARGE, events=events, stables=0.001), payload_bytes=1_000, batch_rows=64).batches()
         for lag_s in LAGS_S:
             order = converted(engine, lagging(inputs, lag_s * EVENTS_PER_S * STEP))
             for kind in kinds:

@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from bench.core_runs import CLEANSED, NATIVE, PYTHON, CoreRun, malloc_bytes, memory, prepare, trim
 from bench.harness import BenchReport, Measured, Panel, begin, bench_parser, plot
-from lmerge.testing.workload import Workload
+from lmerge.testing.streams.large_inputs import LARGE, LargeInputs
 
 LIVE = 10_000
 INPUTS = (1, 2, 3, 5, 10)
@@ -29,7 +29,7 @@ BYTES_PER_EVENT_MAX = 96
 EVENTS = {NATIVE: 40_000, PYTHON: 24_000}
 
 
-def per_event(engine: str, kinds: tuple[str, ...], spec: Workload) -> dict[str, list[float]]:
+def per_event(engine: str, kinds: tuple[str, ...], spec: LargeInputs) -> dict[str, list[float]]:
     """Return the bytes per live event at each sampled point, by algorithm."""
     order = prepare(engine, spec)
     nodes = [count for _, count in memory(NATIVE, "r3", prepare(NATIVE, spec), spec.inputs)]
@@ -53,7 +53,9 @@ def measure(report: BenchReport, quick: bool) -> tuple[MemoryByCase, list[Panel]
             panels.append(panel)
             for engine, kinds in ((NATIVE, ("r3", "r4", "r3-", CLEANSED)), (PYTHON, ("r3", CLEANSED))):
                 events = EVENTS[engine] // (2 if quick else 1)
-                spec = Workload(events=events, live=LIVE, payload_bytes=payload_bytes, adjusts=adjusts)
+                spec = LargeInputs(
+                    replace(LARGE, events=events, alive=LIVE, revised=adjusts), payload_bytes=payload_bytes
+                )
                 for inputs in (2, 3, 10) if quick else INPUTS if engine == NATIVE else (2, 10):
                     for kind, values in per_event(engine, kinds, replace(spec, inputs=inputs)).items():
                         name = f"{engine}, {kind}, {case}, {payload_bytes:,} bytes, {inputs} inputs"
@@ -94,7 +96,10 @@ def resident_bytes() -> int:
 
 def child(payload_bytes: int) -> None:
     """Print the growth of this process over a merge of 200,000 live events of three inputs, by all three measures."""
-    order = prepare(NATIVE, Workload(events=400_000, live=200_000, payload_bytes=payload_bytes, batch_rows=4_096))
+    order = prepare(
+        NATIVE,
+        LargeInputs(replace(LARGE, events=400_000, alive=200_000), payload_bytes=payload_bytes, batch_rows=4_096),
+    )
     order = order[: len(order) * 3 // 4]
     trim()  # so that memory left by the preparation does not count
     malloc, resident = malloc_bytes(), resident_bytes()

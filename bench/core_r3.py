@@ -7,6 +7,7 @@ core. Target: R3 at least 300,000 elements/s.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import chain, zip_longest
 
 from bench.harness import begin, bench_parser, timed
@@ -17,7 +18,7 @@ from lmerge.core.engines.selection import PYTHON
 from lmerge.core.merge import Merge
 from lmerge.core.merge_config import MergeConfig
 from lmerge.testing.listing import ListingR3
-from lmerge.testing.workload import Workload, workload
+from lmerge.testing.streams.large_inputs import LARGE, LargeInputs
 
 REPEATS = 5
 PROPERTIES = {
@@ -69,15 +70,15 @@ def main() -> None:
         count = sum(batch.count for _, batch in order)
         rates[name] = report.add(name, [count / timed(work) for _ in range(repeats)], "elements/s")
 
-    disordered = arrivals(workload(Workload(events=100_000)))
-    ordered = arrivals(workload(Workload(events=100_000, disorder=0.0)))
-    revised = arrivals(workload(Workload(events=100_000, adjusts=0.2)))
+    disordered = arrivals(LargeInputs(replace(LARGE, events=100_000)).batches())
+    ordered = arrivals(LargeInputs(replace(LARGE, events=100_000, displaced=0.0)).batches())
+    revised = arrivals(LargeInputs(replace(LARGE, events=100_000, revised=0.2)).batches())
     for algorithm in ("r0", "r1", "r2"):
         measure(f"{algorithm}, in order", ordered, lambda a=algorithm: run_merge(a, ordered))  # type: ignore[misc]
     for algorithm in ("r3", "r4"):
         measure(f"{algorithm}, 20 % disorder", disordered, lambda a=algorithm: run_merge(a, disordered))  # type: ignore[misc]
         measure(f"{algorithm}, and 20 % of events revised", revised, lambda a=algorithm: run_merge(a, revised))  # type: ignore[misc]
-    small = arrivals(workload(Workload(events=40_000)))
+    small = arrivals(LargeInputs(replace(LARGE, events=40_000)).batches())
     elements = [(int(name), list(batch.elements())) for name, batch in small]
     measure("r3, short run", small, lambda: run_merge("r3", small))
     measure("r3- (an index per input), short run", small, lambda: run_merge("r3-", small), 3)

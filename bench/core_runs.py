@@ -22,7 +22,7 @@ from lmerge.core.batch import Batch
 from lmerge.core.comparison.cleanse import Cleanse
 from lmerge.core.merge import Merge
 from lmerge.core.merge_config import MergeConfig
-from lmerge.testing.workload import Workload, workload
+from lmerge.testing.streams.large_inputs import LargeInputs
 
 NATIVE: Final = "native"
 PYTHON: Final = "Python"
@@ -51,9 +51,9 @@ def arrivals(inputs: list[list[Batch]]) -> Order:
     return [item for item in chain.from_iterable(turns) if item is not None]
 
 
-def prepare(engine: str, spec: Workload) -> Order:
+def prepare(engine: str, spec: LargeInputs) -> Order:
     """Return the streams of a workload in the form that the engine takes."""
-    return converted(engine, arrivals(workload(spec)))
+    return converted(engine, arrivals(spec.batches()))
 
 
 def converted(engine: str, order: Order) -> Order:

@@ -7,6 +7,7 @@ and 4 shards; then two merges in two threads compared with one. Wall time, becau
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 
 from bench.core_r3 import PROPERTIES, arrivals
@@ -15,7 +16,7 @@ from lmerge.core.batch import AnyBatch
 from lmerge.core.engines.native_engine import columns_of
 from lmerge.core.merge import Merge
 from lmerge.core.merge_config import MergeConfig
-from lmerge.testing.workload import Workload, workload
+from lmerge.testing.streams.large_inputs import LARGE, LargeInputs
 
 EVENTS = {16: 400_000, 1_000: 60_000}
 REPEATS = 5
@@ -39,13 +40,12 @@ def main() -> None:
     report = begin((__doc__ or "").splitlines()[0])
     panel = Panel("one merge, in shards", "shards", "elements/s")
     for payload_bytes, events in EVENTS.items():
-        spec = Workload(
-            events=events,
-            live=100_000 if payload_bytes == 16 else 20_000,
+        spec = LargeInputs(
+            replace(LARGE, events=events, alive=100_000 if payload_bytes == 16 else 20_000),
             payload_bytes=payload_bytes,
             batch_rows=32_768,
         )
-        order: Arrivals = [(name, columns_of(name, batch)) for name, batch in arrivals(workload(spec))]
+        order: Arrivals = [(name, columns_of(name, batch)) for name, batch in arrivals(spec.batches())]
         count = sum(batch.count for _, batch in order)
         rows = {}
         for shards in (1, 2, 4):

@@ -11,9 +11,11 @@ switches, as the service does.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from bench.core_runs import CLEANSED, KINDS, LIMIT, NATIVE, ORDERED, PYTHON, Order, merge_rates, prepare, rates
 from bench.harness import BenchReport, Measured, Panel, begin, bench_parser, plot
-from lmerge.testing.workload import Workload
+from lmerge.testing.streams.large_inputs import LARGE, LargeInputs
 
 INPUTS = 3
 PAYLOADS = (16, 100, 1_000)
@@ -27,7 +29,12 @@ def stream(engine: str, kind: str, payload_bytes: int, quick: bool) -> Order:
     if kind in SLOW:
         events = min(events, 60_000)
     disorder = 0.0 if kind in ORDERED else 0.2
-    spec = Workload(events=events, payload_bytes=payload_bytes, disorder=disorder, inputs=INPUTS, batch_rows=BATCH_ROWS)
+    spec = LargeInputs(
+        replace(LARGE, events=events, displaced=disorder),
+        payload_bytes=payload_bytes,
+        inputs=INPUTS,
+        batch_rows=BATCH_ROWS,
+    )
     return prepare(engine, spec)
 
 

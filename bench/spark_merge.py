@@ -18,6 +18,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -37,12 +38,15 @@ from lmerge.core.merge_config import MergeConfig
 from lmerge.core.snapshot import restored, snapshot_of
 from lmerge.spark.merging.query import merge
 from lmerge.spark.sink.columns import batch_of
-from lmerge.testing.workload import Workload, workload
+from lmerge.testing.streams.large_inputs import LARGE, LargeInputs
 
 SHARDS = (1, 2, 4)
 REPEATS = 3
-SPECS = [Workload(events=6 * rows, live=100_000, inputs=2, batch_rows=rows) for rows in (100_000, 400_000)]
-QUICK = [Workload(events=20_000, live=5_000, inputs=2, batch_rows=10_000)]
+SPECS = [
+    LargeInputs(replace(LARGE, events=6 * rows, alive=100_000), inputs=2, batch_rows=rows)
+    for rows in (100_000, 400_000)
+]
+QUICK = [LargeInputs(replace(LARGE, events=20_000, alive=5_000), inputs=2, batch_rows=10_000)]
 NODES = 20_000
 KINDS = ("insert", "adjust", "stable")
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -181,14 +185,14 @@ def main() -> None:
 
 
 def measure_rates(
-    report: BenchReport, spark: SparkSession, folder: Path, spec: Workload, repeats: int
+    report: BenchReport, spark: SparkSession, folder: Path, spec: LargeInputs, repeats: int
 ) -> list[tuple[str, AnyBatch]]:
     """Measure elements a second of the core and of Spark with batches of this size. Return them in order of arrival."""
     folder.mkdir()
-    inputs = [list(batches) for batches in workload(spec)]
+    inputs = [list(batches) for batches in spec.batches()]
     counts = write_inputs(folder, inputs)
     order = [(name, _columns(batch)) for name, batch in arrivals(inputs)]
-    alone = f"the core alone, {best()}, one thread, {spec.events:,} events"
+    alone = f"the core alone, {best()}, one thread, {spec.facets.events:,} events"
     core = report.add(alone, [core_rate(order) for _ in range(repeats)], "elements/s")
     of_size = f"Spark, 2 cores, {spec.inputs * spec.batch_rows:,} a batch"
     report.add(f"{of_size}, only read", [spark_rate(spark, folder, counts, None) for _ in range(repeats)], "elements/s")

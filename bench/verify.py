@@ -18,10 +18,10 @@ import pyarrow
 from bench.harness import BenchReport, begin, bench_parser, timed
 from lmerge.core.properties import KEY
 from lmerge.core.session import format_row
+from lmerge.testing.streams.large_inputs import LARGE, LargeInputs
 from lmerge.testing.validation.element_table import RecordedStream
 from lmerge.testing.validation.recorded_lines import read_streams
 from lmerge.testing.validation.report import validated
-from lmerge.testing.workload import Workload, workload
 
 ELEMENTS = (1_000_000, 3_000_000)
 ADJUSTS = 0.2
@@ -35,10 +35,12 @@ def record(path: Path, elements: int) -> int:
     """Write a stream of about ``elements`` elements. Return their number."""
     events = round(elements / (1 + ADJUSTS) / (1 + STABLES))
     # Half as many random bytes, in hexadecimal: text, as most payloads are.
-    spec = Workload(events=events, payload_bytes=PAYLOAD_BYTES // 2, adjusts=ADJUSTS, stables=STABLES, inputs=1)
+    spec = LargeInputs(
+        replace(LARGE, events=events, revised=ADJUSTS, stables=STABLES), payload_bytes=PAYLOAD_BYTES // 2, inputs=1
+    )
     count = 0
     with path.open("w") as file:
-        for batch in workload(spec)[0]:
+        for batch in spec.batches()[0]:
             for kind, vs, ve, vold, payload in batch.rows():
                 file.write(format_row((kind, vs, ve, vold, payload.hex().encode())) + "\n")
                 count += 1

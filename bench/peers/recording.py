@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ import pyarrow.parquet as pq
 from bench.peers.job import DELAY_MS, INPUTS
 from lmerge.core.batch import Batch
 from lmerge.core.elements import ADJUST, INSERT
-from lmerge.testing.workload import STEP, Workload, workload
+from lmerge.testing.streams.large_inputs import LARGE, STEP, LargeInputs
 
 ROWS_A_BATCH = 4_096
 SEGMENTS = 10
@@ -36,10 +37,10 @@ def record(folder: Path, events: int) -> Path:
         return target
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
-    spec = Workload(events=events, payload_bytes=8, disorder=0.2, stables=0.01, inputs=INPUTS)
-    assert spec.window * STEP * 2 <= DELAY_MS
+    spec = LargeInputs(replace(LARGE, events=events, displaced=0.2, stables=0.01), payload_bytes=8, inputs=INPUTS)
+    assert spec.places * STEP * 2 <= DELAY_MS
     reference: pa.Table | None = None
-    for at, batches in enumerate(workload(spec)):
+    for at, batches in enumerate(spec.batches()):
         elements = _columns(batches)
         _write_arrow(elements, target / f"input{at}.arrow")
         rows = elements.filter(pc.equal(elements["kind"], INSERT)).select(COLUMNS)

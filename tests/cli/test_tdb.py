@@ -13,7 +13,7 @@ import pytest
 from lmerge.cli import tdb as tdb_command
 from lmerge.core.batch import Batch
 from lmerge.core.session import format_event, format_row
-from lmerge.testing.generate import present, reference
+from lmerge.testing.streams.merge_inputs import present, reference
 
 LMERGE = [sys.executable, "-m", "lmerge"]
 

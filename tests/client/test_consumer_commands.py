@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from socket import socket
@@ -28,7 +29,7 @@ from lmerge.client.sinks.parquet import ParquetSink, pieces
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, Element, Event, Insert, Stable
 from lmerge.errors import UsageError
-from lmerge.testing.generate import Shape, present, reference
+from lmerge.testing.streams.merge_inputs import MIXED, present, reference
 
 LMERGE = [sys.executable, "-m", "lmerge"]
 SCHEMA = {"carrier": "string", "delay": "int?"}
@@ -173,7 +174,7 @@ def test_one_of_the_servers_of_a_consumer_may_be_dead(world: ThreadedWorld, tmp_
 def published(seed: int, count: int) -> tuple[list[Event], list[Batch]]:
     random = Random(seed)
     events = reference(random, count, duplicates=True)
-    elements = present(random, events, Shape(closes=False))
+    elements = present(random, events, replace(MIXED, liveliness="open"))
     return events, [Batch.of(elements[at : at + 20]) for at in range(0, len(elements), 20)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -11,7 +12,7 @@ from client_world import MERGE, CuttableLink, Reading, World
 from lmerge.client import AsyncPublisher, AsyncSubscriber
 from lmerge.core.batch import Batch
 from lmerge.core.elements import Element
-from lmerge.testing.generate import Shape, present, reference
+from lmerge.testing.streams.merge_inputs import MIXED, present, reference
 
 pytestmark = pytest.mark.usefixtures("engine")
 
@@ -45,7 +46,7 @@ async def test_replicas_that_are_cut_again_and_again_still_mean_the_reference(se
             link.port_to = world.server.port
             await link.start()
         try:
-            streams = [present(random, events, Shape()), present(random, events, Shape(disorder=20, stable=0.1))]
+            streams = [present(random, events, MIXED), present(random, events, replace(MIXED, places=20, stables=0.1))]
             publishers = await asyncio.gather(
                 *(
                     publish(link, name, stream, Random(random.random()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -10,7 +11,7 @@ import pytest
 from client_world import MERGE, Cluster, Reading, World, publish_all, until
 
 from lmerge.client import AsyncSubscriber
-from lmerge.testing.generate import Shape, present, reference
+from lmerge.testing.streams.merge_inputs import MIXED, present, reference
 
 pytestmark = pytest.mark.usefixtures("engine")
 
@@ -40,7 +41,7 @@ async def test_durable_servers_that_crash_lose_nothing_and_double_nothing(
         publishers = [await cluster.publisher(name).open() for name in "ab"]
         publishing = [
             asyncio.create_task(publish_all(publisher, present(random, events, shape), Random(1)))
-            for publisher, shape in zip(publishers, (Shape(), Shape(disorder=20, stable=0.1)))
+            for publisher, shape in zip(publishers, (MIXED, replace(MIXED, places=20, stables=0.1)))
         ]
         links = [link for publisher in publishers for link in publisher.links]
         crashes = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Any
@@ -15,7 +16,7 @@ from lmerge.client import AsyncPublisher, AsyncSubscriber, Origin, PublisherLimi
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, Element, Insert, Stable
 from lmerge.errors import InputViolation, OutOfRange, ServerGone, StaleIncarnation, UsageError
-from lmerge.testing.generate import Shape, present, reference
+from lmerge.testing.streams.merge_inputs import MIXED, present, reference
 
 both = pytest.mark.usefixtures("engine")  # what comes and goes in batches; the rest is the same on every engine
 
@@ -98,7 +99,7 @@ async def test_servers_that_die_in_turn_under_load_lose_nothing_and_double_nothi
             await world.restart()
         reading = Reading(cluster.subscriber())
         publishers = [await cluster.publisher(name).open() for name in "ab"]
-        shapes = (Shape(), Shape(disorder=20, stable=0.1))
+        shapes = (MIXED, replace(MIXED, places=20, stables=0.1))
         publishing = [
             asyncio.create_task(publish_all(publisher, present(random, events, shape), Random(seed)))
             for publisher, shape in zip(publishers, shapes)

@@ -12,7 +12,7 @@ from lmerge.core.adapters import Close, Open, Signed, from_open_close, from_sign
 from lmerge.core.elements import INF, Event, Stable
 from lmerge.core.tdb import reconstitute
 from lmerge.errors import UsageError
-from lmerge.testing.generate import reference
+from lmerge.testing.streams.merge_inputs import reference
 
 pytestmark = pytest.mark.python_engine  # it uses none
 

@@ -15,8 +15,8 @@ from core_world import INDEX_POLICIES, PROMISES, a, emitted, f, m, merge_of
 from lmerge.core.elements import INF, NEG_INF, Element, Event
 from lmerge.core.merge import Merge
 from lmerge.core.merge_config import MergeConfig
-from lmerge.testing.generate import joining, mistaken, present, reference
 from lmerge.testing.oracle import Follow
+from lmerge.testing.streams.merge_inputs import joining, mistaken, present, reference
 
 BOTH = pytest.mark.parametrize("algorithm", ["r3", "r4", "r3-"])
 

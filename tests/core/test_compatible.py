@@ -17,8 +17,8 @@ from lmerge.core.merge import Merge
 from lmerge.core.merge_config import MergeConfig
 from lmerge.core.tdb import Tdb
 from lmerge.errors import InputViolation
-from lmerge.testing.generate import mistaken, ordered, present, reference
 from lmerge.testing.oracle import Follow
+from lmerge.testing.streams.merge_inputs import mistaken, ordered, present, reference
 
 ALGORITHMS = pytest.mark.parametrize("algorithm", ["r2", "r3", "r4"])
 

@@ -14,7 +14,7 @@ from lmerge.core.consistent import contradictions
 from lmerge.core.elements import INF, NEG_INF, Element, Event
 from lmerge.core.properties import parse_properties
 from lmerge.core.tdb import Tdb
-from lmerge.testing.generate import mistaken, ordered, present, reference
+from lmerge.testing.streams.merge_inputs import mistaken, ordered, present, reference
 
 pytestmark = pytest.mark.python_engine  # it uses none
 

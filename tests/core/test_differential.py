@@ -13,8 +13,8 @@ from lmerge.core.elements import Element, Insert, Stable
 from lmerge.core.merge import Merge
 from lmerge.core.merge_config import MergeConfig
 from lmerge.core.tdb import reconstitute
-from lmerge.testing.generate import ordered, present, reference
 from lmerge.testing.listing import ListingR3
+from lmerge.testing.streams.merge_inputs import ordered, present, reference
 
 ALL = ("insert-only", "strictly-ordered")
 

@@ -15,8 +15,8 @@ from lmerge.core.merge_config import MergeConfig
 from lmerge.core.properties import Case
 from lmerge.core.snapshot import restored, snapshot_of
 from lmerge.errors import PropertiesTooWeak
-from lmerge.testing.generate import ordered, present, reference
 from lmerge.testing.oracle import Follow
+from lmerge.testing.streams.merge_inputs import ordered, present, reference
 
 
 def two(promises: tuple[str, ...]) -> Follow:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -17,9 +18,9 @@ from lmerge.core.merge import Merge, Outcome
 from lmerge.core.merge_config import MergeConfig
 from lmerge.core.snapshot import restored, snapshot_of
 from lmerge.errors import InputTaken, StaleIncarnation, UsageError
-from lmerge.testing.generate import present, reference
 from lmerge.testing.oracle import Follow, chattiness
-from lmerge.testing.workload import Workload, workload
+from lmerge.testing.streams.large_inputs import LARGE, LargeInputs
+from lmerge.testing.streams.merge_inputs import present, reference
 
 
 @pytest.mark.parametrize("algorithm", ["r3", "r4"])
@@ -74,16 +75,16 @@ def test_law_2_stable_visits_only_what_changes(algorithm: str) -> None:
 def test_law_2_visits_are_bounded_by_changes_whatever_is_alive(algorithm: str) -> None:
     """At most two visits per event, and one more for every element that lowers an end."""
     for live in (100, 3000):
-        spec = Workload(events=4000, live=live, adjusts=0.2, stables=0.05, batch_rows=64)
+        spec = LargeInputs(replace(LARGE, events=4000, alive=live, revised=0.2, stables=0.05), batch_rows=64)
         merge = Merge(MergeConfig(algorithm))
-        inputs = workload(spec)
+        inputs = spec.batches()
         for at in range(spec.inputs):
             merge.attach(str(at), PROMISES[algorithm])
         for turn in range(max(map(len, inputs))):
             for at, batches in enumerate(inputs):
                 if turn < len(batches):
                     merge.apply(str(at), batches[turn])
-        assert merge.visits <= 2 * spec.events + merge.received.adjusts
+        assert merge.visits <= 2 * spec.facets.events + merge.received.adjusts
 
 
 def test_law_3_a_new_incarnation_starts_with_nothing_of_the_old_one() -> None:
@@ -179,7 +180,7 @@ from lmerge.core.merge import Merge
 from lmerge.core.merge_config import MergeConfig
 from lmerge.core.session import format_row
 from lmerge.core.snapshot import snapshot_of
-from lmerge.testing.generate import ordered, present, reference
+from lmerge.testing.streams.merge_inputs import ordered, present, reference
 random = Random(5)
 merge = Merge(MergeConfig({algorithm!r}, engine={engine!r}))
 events = reference(random, 60, payloads=20)

@@ -12,8 +12,8 @@ from lmerge.core.merge import Merge
 from lmerge.core.merge_config import MergeConfig
 from lmerge.core.policy import LAZY, Policy, parse_policy
 from lmerge.errors import UnknownInput, UsageError
-from lmerge.testing.generate import present, reference
 from lmerge.testing.oracle import Follow
+from lmerge.testing.streams.merge_inputs import present, reference
 
 LEAD = 60
 FAR = 10**12

@@ -15,7 +15,7 @@ from lmerge.core.batch import Batch, BatchBuilder
 from lmerge.core.elements import Element, Event
 from lmerge.core.merge import Merge
 from lmerge.core.merge_config import MergeConfig
-from lmerge.testing.generate import present
+from lmerge.testing.streams.merge_inputs import present
 
 POLICIES = ("eager", "quorum:2+adjusts", "leading-input-only+adjusts", "half-frozen-only+adjusts")
 

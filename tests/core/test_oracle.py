@@ -11,8 +11,8 @@ from core_world import INDEX_POLICIES, PROMISES
 from lmerge.core.elements import INF, Element
 from lmerge.core.merge import Merge
 from lmerge.core.merge_config import MergeConfig
-from lmerge.testing.generate import joining, ordered, present, reference
 from lmerge.testing.oracle import Follow
+from lmerge.testing.streams.merge_inputs import joining, ordered, present, reference
 
 CASES = [(algorithm, policy) for algorithm in ("r3", "r4") for policy in INDEX_POLICIES] + [
     (algorithm, policy) for algorithm in ("r0", "r1", "r2") for policy in ("lazy", "eager", "lazy+lag:3")

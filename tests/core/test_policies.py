@@ -17,8 +17,8 @@ from lmerge.core.merge import Merge, Outcome
 from lmerge.core.merge_config import MergeConfig
 from lmerge.core.policy import Leader, Policy, Show, parse_policy
 from lmerge.errors import UsageError
-from lmerge.testing.generate import mistaken, present, reference
 from lmerge.testing.oracle import Follow
+from lmerge.testing.streams.merge_inputs import mistaken, present, reference
 
 LEADING = tuple(f"leading-input-only:{leader.value}" for leader in Leader)
 SHOWS = ("half-frozen-only", *LEADING, "quorum:1", "quorum:2", "quorum:9", "quorum:34%", "quorum:60%", "quorum:100%")

@@ -21,8 +21,8 @@ from lmerge.core.resume import OutputReplay, emitted_events, resumed
 from lmerge.core.snapshot import restored, snapshot_of
 from lmerge.core.tdb import Tdb
 from lmerge.errors import StaleIncarnation, UsageError
-from lmerge.testing.generate import ordered, present, reference
 from lmerge.testing.oracle import Follow
+from lmerge.testing.streams.merge_inputs import ordered, present, reference
 
 CASES = [(algorithm, policy) for algorithm in ("r3", "r4") for policy in INDEX_POLICIES] + [
     (algorithm, policy) for algorithm in ("r0", "r1", "r2", "r2 copies") for policy in ("lazy", "eager", "lazy+lag:3")

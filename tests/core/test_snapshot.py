@@ -15,7 +15,7 @@ from lmerge.core.merge import Merge
 from lmerge.core.merge_config import MergeConfig
 from lmerge.core.snapshot import restored, snapshot_of
 from lmerge.errors import UsageError
-from lmerge.testing.generate import joining, ordered, present, reference
+from lmerge.testing.streams.merge_inputs import joining, ordered, present, reference
 
 GOLDEN = Path(__file__).parent / "golden"
 

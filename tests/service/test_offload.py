@@ -22,7 +22,7 @@ from lmerge.service.merge import row_check
 from lmerge.service.merge.hub import Hub
 from lmerge.service.output.fanout import SubscriberQueue
 from lmerge.service.output.journal import Journal
-from lmerge.testing.generate import present, reference
+from lmerge.testing.streams.merge_inputs import present, reference
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.token import format_token
 

@@ -23,8 +23,8 @@ from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Event, Insert, S
 from lmerge.core.merge import Merge, Outcome
 from lmerge.core.merge_config import MergeConfig
 from lmerge.core.tdb import Tdb
-from lmerge.testing.generate import joining, reference
 from lmerge.testing.oracle import Follow
+from lmerge.testing.streams.merge_inputs import joining, reference
 
 Key = tuple[int, bytes]
 

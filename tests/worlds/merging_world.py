@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -11,7 +12,7 @@ from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Event, Insert, Stable
 from lmerge.core.tdb import Tdb
 from lmerge.spark.merging.shard import InputPlan, MergePlan
-from lmerge.testing.generate import Shape, present, reference
+from lmerge.testing.streams.merge_inputs import MIXED, present, reference
 
 Row = dict[str, Any]
 InputBatches = list[list[Element]]  # the elements of one input, batch by batch
@@ -98,6 +99,6 @@ def plan_of(algorithm: str = "r4", shards: int = 2, names: str = "ab", **more: A
     return MergePlan(tuple(InputPlan(name) for name in names), algorithm, shards, **more)
 
 
-def streams(random: Random, algorithm: str, inputs: int, count: int = 40, **shape: Any) -> list[list[Element]]:
+def streams(random: Random, algorithm: str, inputs: int, count: int = 40, **numbers: Any) -> list[list[Element]]:
     events = reference(random, count, duplicates=algorithm == "r4")
-    return [present(random, events, Shape(**shape)) for _ in range(inputs)]
+    return [present(random, events, replace(MIXED, **numbers)) for _ in range(inputs)]

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from lmerge.core.batch import Batch
 from lmerge.core.elements import Element, Event, Stable
 from lmerge.service.server import Server
 from lmerge.service.settings import Settings
-from lmerge.testing.generate import Shape, present, reference
+from lmerge.testing.streams.merge_inputs import MIXED, present, reference
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -103,7 +104,7 @@ def tdb(seed: int, count: int = 300) -> list[Event]:
 
 def revised(seed: int, events: Sequence[Event]) -> list[Element]:
     """Return a stream of the events that revises most ends."""
-    return present(Random(seed), events, Shape(disorder=10, revision=0.9, spurious=0.3))
+    return present(Random(seed), events, replace(MIXED, places=10, revised=0.9, invented=0.3))
 
 
 def stables(stream: Sequence[Element]) -> list[int]:

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from random import Random
 
 from lmerge.client.sinks import SinkProgress, SinkSubscriber
@@ -19,7 +20,7 @@ from lmerge.client.subscribe.follower import SubscriptionGap
 from lmerge.core.batch import Batch
 from lmerge.core.elements import NEG_INF, Element, Event, Insert, Stable
 from lmerge.core.tdb import Tdb
-from lmerge.testing.generate import Shape, present, reference
+from lmerge.testing.streams.merge_inputs import MIXED, present, reference
 from lmerge.wire.schema import Schema
 from lmerge.wire.token import parse_token
 
@@ -85,7 +86,7 @@ def world(seed: int, count: int = PROCESS_EVENTS) -> tuple[list[Event], list[lis
     """Return a TDB with duplicates and the streams of several servers."""
     random = Random(seed)
     events = reference(random, count, duplicates=True)
-    return events, [present(random, events, Shape(spurious=0.2)) for _ in range(PROCESS_SERVERS)]
+    return events, [present(random, events, replace(MIXED, invented=0.2)) for _ in range(PROCESS_SERVERS)]
 
 
 def subscribing(

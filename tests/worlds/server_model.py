@@ -22,7 +22,7 @@ from lmerge.core.elements import NEG_INF, Element, Event
 from lmerge.core.merge import Merge
 from lmerge.core.merge_config import MergeConfig
 from lmerge.core.tdb import Tdb
-from lmerge.testing.generate import present
+from lmerge.testing.streams.merge_inputs import present
 
 POLICIES = ("lazy", "eager", "half-frozen-only", "final-only", "quorum:2", "leading-input-only")
 

@@ -17,12 +17,12 @@ from lmerge.client.connection import streams
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Insert, Stable
 from lmerge.core.inputs import INCARNATION_MAX
-from lmerge.testing.generate import ordered, present
 from lmerge.testing.sim.calls import Channel
 from lmerge.testing.sim.machines import MERGE, ServerMachine, SimulatedMachine
 from lmerge.testing.sim.processes import SimulatedProcess
 from lmerge.testing.sim.scenario import PROMISES
 from lmerge.testing.sim.world import SimulatedWorld
+from lmerge.testing.streams.merge_inputs import ordered, present
 from lmerge.wire.frames import PYTHON_FRAMES
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.schema import COLUMNS_MAX
@@ -241,7 +241,7 @@ class HostileClient(SimulatedMachine):
         if scenario.case in ("r0", "r1", "r2"):
             stream = ordered(random, scenario.events, ties="shuffled" if scenario.case == "r2" else "payload")
         else:
-            stream = present(random, scenario.events, scenario.shape)
+            stream = present(random, scenario.events, scenario.facets)
         return [e for e in stream[: random.randint(0, len(stream) - 1)] if e != Stable(INF)]
 
     def _attach(self, **fields: Any) -> pb.PublishRequest:

@@ -116,7 +116,7 @@ class ServerMachine(SimulatedMachine):
     async def _main(self, process: SimulatedProcess) -> None:
         world, scenario = self.world, self.world.scenario
         watch = MergeWatch(world.reference, Random(f"{scenario.seed} {process.name}"), process.name)
-        watch.has_spurious = scenario.shape.spurious > 0
+        watch.has_spurious = scenario.facets.number("invented") > 0
         watch.inputs_are_complete = scenario.feedback_lag is None and scenario.family != WRONG
         watch.doubt = world.doubt
         watch.hub = lambda: self.hub if self.process is process else None

@@ -14,12 +14,12 @@ from lmerge.core.batch import Batch
 from lmerge.core.elements import NEG_INF, Element, Insert, Stable
 from lmerge.core.inputs import InputRole
 from lmerge.errors import LmergeError, StaleIncarnation
-from lmerge.testing.generate import joining, ordered, present
 from lmerge.testing.sim.calls import Channel
 from lmerge.testing.sim.machines import MERGE, SimulatedMachine
 from lmerge.testing.sim.processes import ProcessState, SimulatedProcess
 from lmerge.testing.sim.scenario import PROMISES
 from lmerge.testing.sim.world import SimulatedWorld
+from lmerge.testing.streams.merge_inputs import joining, ordered, present
 from lmerge.wire.frames import PYTHON_FRAMES
 from lmerge.wire.generated import lmerge_pb2 as pb
 
@@ -125,7 +125,7 @@ class ReplicaMachine(SimulatedMachine):
         if scenario.case in ("r0", "r1", "r2"):
             stream = ordered(random, events, ties="shuffled" if scenario.case == "r2" else "payload")
         else:
-            stream = present(random, events, scenario.shape)
+            stream = present(random, events, scenario.facets)
         if self.lives == 1 or self.is_first or random.random() < 0.5:
             return stream, None
         join_at = self._checkpoint()
@@ -191,7 +191,7 @@ class BadReplica(SimulatedMachine):
 
     async def _main(self, process: SimulatedProcess) -> None:
         world, random = self.world, self.random
-        stream = present(random, world.scenario.events, world.scenario.shape)
+        stream = present(random, world.scenario.events, world.scenario.facets)
         stream = stream[: random.randint(0, len(stream) - 1)]
         stable = max((element.vc for element in stream if isinstance(element, Stable)), default=NEG_INF)
         target = random.choice(world.server_hosts)

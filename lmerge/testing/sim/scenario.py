@@ -5,13 +5,14 @@ Swarm style: each seed allows a random subset of the faults, so that some runs h
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
 from lmerge.core.elements import Event
 from lmerge.core.engines.selection import NATIVE, PYTHON, native_problem
-from lmerge.testing.generate import PLAIN, Shape, reference
+from lmerge.testing.streams.facets import Facets
+from lmerge.testing.streams.merge_inputs import MIXED, PLAIN, reference
 
 #: What inputs promise, by the algorithm that follows from it.
 PROMISES: Final = {
@@ -61,7 +62,7 @@ class Scenario:
     policy: str
     closing: str
     events: tuple[Event, ...]
-    shape: Shape
+    facets: Facets
     replicas: int
     observers: int
     servers: int
@@ -124,7 +125,7 @@ def scenario(seed: int) -> Scenario:
         policy=_policy(random, case),
         closing=random.choice(("all", "all", "any")),
         events=tuple(events),
-        shape=_shape(random),
+        facets=_facets(random),
         replicas=random.choice((1, 2, 2, 3, 3, 4)),
         observers=random.choice((0, 0, 0, 1)),
         servers=servers,
@@ -156,15 +157,16 @@ def _policy(random: Random, case: str) -> str:
     return random.choice(("lazy", "lazy", "lazy", "eager", "half-frozen-only", "final-only", "quorum:2"))
 
 
-def _shape(random: Random) -> Shape:
+def _facets(random: Random) -> Facets:
     if random.random() < 0.15:
         return PLAIN
-    return Shape(
-        disorder=random.choice((2, 6, 15)),
-        revision=random.choice((0.0, 0.3, 0.8)),
-        spurious=random.choice((0.0, 0.1, 0.3)),
-        stable=random.choice((0.1, 0.3)),
-        tight=random.random(),
+    return replace(
+        MIXED,
+        places=random.choice((2, 6, 15)),
+        revised=random.choice((0.0, 0.3, 0.8)),
+        invented=random.choice((0.0, 0.1, 0.3)),
+        stables=random.choice((0.1, 0.3)),
+        meeting=random.random(),
     )
 
 

@@ -25,13 +25,13 @@ from lmerge.core.elements import INF, NEG_INF, Element, Event, Stable
 from lmerge.errors import LmergeError, PermissionDenied
 from lmerge.loopback import host_of
 from lmerge.service.merge.hub import Hub
-from lmerge.testing.generate import present
 from lmerge.testing.sim.machines import MERGE, ServerMachine, SimulatedMachine
 from lmerge.testing.sim.processes import SimulatedProcess
 from lmerge.testing.sim.replicas import ReplicaMachine
 from lmerge.testing.sim.scenario import PROMISES
 from lmerge.testing.sim.verdict import TrackedTdb
 from lmerge.testing.sim.world import SimulatedWorld
+from lmerge.testing.streams.merge_inputs import present
 from lmerge.time_limit import time_limit
 
 FAR: Final = 10**12
@@ -111,7 +111,7 @@ class WrongReplica(SimulatedMachine):
         elif self.kind == "lost-events":
             for at in sorted(random.sample(range(len(events)), max(1, len(events) // 8)), reverse=True):
                 del events[at]
-        stream = present(random, sorted(events), scenario.shape)
+        stream = present(random, sorted(events), scenario.facets)
         if self.kind.startswith("far-stable"):
             # A longer event may not be adjusted any more, so nothing follows.
             stream = [*stream[: random.randint(0, len(stream) - 1)], Stable(FAR)]

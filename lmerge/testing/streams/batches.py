@@ -90,8 +90,15 @@ def _drawn(random: Random, sizes: Mapping[str, int], first_weight: int) -> list[
     return found
 
 
-def every_interleaving(one: int, other: int) -> Iterator[list[bool]]:
-    """Yield every order of ``one`` elements of a first input and ``other`` of a second; True: the first comes."""
+def interleavings(random: Random, one: int, other: int, most: int) -> Iterator[list[bool]]:
+    """Yield orders of ``one`` elements of a first input and ``other`` of a second; True: the first comes.
+
+    Every order of up to ``EVERY_INTERLEAVING_UP_TO`` elements, and ``most`` drawn ones of more.
+    """
+    if one + other > EVERY_INTERLEAVING_UP_TO:
+        sizes = {"one": one, "other": other}
+        yield from ([name == "one" for name in interleaved(random, sizes, "random")] for _ in range(most))
+        return
     for places in combinations(range(one + other), one):
         chosen = set(places)
         yield [at in chosen for at in range(one + other)]

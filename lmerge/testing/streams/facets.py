@@ -1,5 +1,8 @@
 """The facets of a stream in words, what each word means in numbers, and which words contradict each other.
 
+Intents draw from ``FACET_LEVELS``. Tests of merges and the simulation have words besides, with which chances are drawn
+element by element (``FURTHER_LEVELS``). ``NUMBERS`` has the numbers that a facet can be stated by instead of a word.
+
 The span of a table is its largest minus its smallest finite start. TESTING.md of the seeds has the same table.
 """
 
@@ -10,6 +13,7 @@ from dataclasses import asdict, dataclass, fields
 from itertools import combinations
 from typing import Any, Final
 
+from lmerge.core.elements import INF
 from lmerge.errors import UsageError
 
 FACET_LEVELS: Final[Mapping[str, Sequence[str]]] = {
@@ -26,7 +30,14 @@ FACET_LEVELS: Final[Mapping[str, Sequence[str]]] = {
     "batching": ("drawn", "one", "all", "at-stables"),
     "interleaving": ("random", "lockstep", "skewed", "idle", "ended-first"),
 }
-"""The words of each facet, its default first."""
+"""The words of each facet from which intents draw, its default first."""
+
+FURTHER_LEVELS: Final[Mapping[str, Sequence[str]]] = {
+    "disorder": ("mixed",),
+    "liveliness": ("drawn",),
+    "revisions": ("drawn",),
+}
+"""Words that are to be asked for: those of inputs of merges (``merge_inputs``)."""
 
 MEANINGS: Final[Mapping[tuple[str, str], str]] = {
     ("duration", "mixed"): "from one unit to a third of the span, and one in 16 without an end",
@@ -50,12 +61,14 @@ MEANINGS: Final[Mapping[tuple[str, str], str]] = {
     ("disorder", "slightly"): "one in ten elements is displaced, by 2 places at most",
     ("disorder", "out-of-order"): "three in ten elements are displaced, by 20 places at most",
     ("disorder", "highly"): "six in ten elements are displaced, by up to the whole stream",
+    ("disorder", "mixed"): "elements of 8 events at a time are mixed, and an event comes 6 events later at most",
     ("liveliness", "tight"): "stables go as far as the rest allows, half of them to the sync time of the next element",
     ("liveliness", "eager"): "a stable behind each element",
     ("liveliness", "lazy"): "a stable for every 100 elements, at least one",
     ("liveliness", "none"): "one stable, at the end",
     ("liveliness", "idle"): "a long silence, then a jump, then the end",
-    ("liveliness", "open"): "a stable behind one in four elements, and no end",
+    ("liveliness", "drawn"): "a stable behind one in four elements, six in ten of them as far as the rest allows",
+    ("liveliness", "open"): "the same, and no end",
     ("revisions", "none"): "no event is adjusted",
     ("revisions", "grow"): "half of the events come with an earlier end",
     ("revisions", "shrink"): "half of the events come with a later end, or without one",
@@ -63,12 +76,13 @@ MEANINGS: Final[Mapping[tuple[str, str], str]] = {
     ("revisions", "removed"): "a third of the events are removed and come again",
     ("revisions", "never-was"): "one in four events more comes and is removed",
     ("revisions", "all"): "each of these for some events",
+    ("revisions", "drawn"): "half of the events come with any end, until it is right; one in ten more is removed",
     ("keys", "few"): "three values of each column of keys",
     ("keys", "uniform"): "eight values, equally often",
     ("keys", "zipf"): "eight values, the n-th one n times as rare as the first",
     ("keys", "unique"): "a value of its own for each event",
     ("values", "plain"): "small numbers and short texts, and missing values",
-    ("values", "extreme"): "the ends of each type, NaN, infinities, -0.0, empty texts, texts of 64 kB, missing values",
+    ("values", "extreme"): "the ends of each type, NaN, infinities, empty texts, texts of 64 kB, missing values",
     ("batching", "drawn"): "from one element to eight in a batch",
     ("batching", "one"): "each element is a batch",
     ("batching", "all"): "all elements of an input that come in a row are one batch",
@@ -80,6 +94,20 @@ MEANINGS: Final[Mapping[tuple[str, str], str]] = {
     ("interleaving", "ended-first"): "one input ends before the others begin",
 }
 """What each word means, in numbers."""
+
+NUMBERS: Final[Mapping[str, tuple[str, Mapping[str, int | float]]]] = {
+    "alive": ("overlap", {"low": 1, "medium": 4}),
+    "displaced": ("disorder", {"in-order": 0.0, "slightly": 0.1, "out-of-order": 0.3, "highly": 0.6}),
+    "places": ("disorder", {"in-order": 0, "slightly": 2, "out-of-order": 20, "highly": INF, "mixed": 6}),
+    "revised": ("revisions", {"grow": 0.6, "shrink": 0.6, "repeated": 0.6, "removed": 0.4, "all": 0.6, "drawn": 0.5}),
+    "invented": ("revisions", {"never-was": 0.3, "all": 0.3, "drawn": 0.1}),
+    "stables": ("liveliness", {"lazy": 0.01, "drawn": 0.25, "open": 0.25}),
+    "meeting": ("liveliness", {"drawn": 0.6, "open": 0.6}),
+}
+"""The numbers that facets can be stated by: the facet, and the number of each word. Other words have no such number."""
+
+SHARES: Final = ("displaced", "revised", "invented", "stables", "meeting")
+"""The numbers that are shares, from 0 to 1: of elements, of events, of events, of elements, of stables."""
 
 _SHORT = "events of a fiftieth of the span"
 _LONG = "events of a fifth of the span or more"
@@ -117,11 +145,15 @@ EVENTS: Final = 24
 
 @dataclass(frozen=True)
 class Facets:
-    """The nature of a stream. Each field but these has the words of ``FACET_LEVELS``.
+    """The nature of a stream. Each field but these has the words of ``FACET_LEVELS`` and ``FURTHER_LEVELS``.
 
     ``events``: how many; ``pattern``: the name of a pattern of lifetimes (``patterns``), instead of duration, overlap
-    and contact; ``displaced``, ``places``: disorder in numbers, as the share of elements and the largest displacement;
-    ``from_beginning``: whether an event may begin at -inf, which no window on a grid takes.
+    and contact; ``from_beginning``: whether an event may begin at -inf, which no window on a grid takes.
+
+    In numbers instead of a word: ``alive``: how many events are alive at once, but for those without an end;
+    ``displaced``, ``places``: the share of elements that are displaced, and by how many places at most; ``revised``,
+    ``invented``: the share of events that are revised, and that never were; ``stables``, ``meeting``: the share of
+    elements that a stable follows, and of stables that go as far as the rest allows.
 
     Raises UsageError for a word that there is not, and for two that contradict each other.
     """
@@ -140,25 +172,52 @@ class Facets:
     batching: str = "drawn"
     interleaving: str = "random"
     pattern: str = ""
+    alive: int | None = None
     displaced: float | None = None
     places: int | None = None
+    revised: float | None = None
+    invented: float | None = None
+    stables: float | None = None
+    meeting: float | None = None
     from_beginning: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.events, int) or isinstance(self.events, bool) or self.events < 0:
             raise UsageError(f"a stream of {self.events!r:.64} events; it has a whole number of them")
         for name, levels in FACET_LEVELS.items():
-            if getattr(self, name) not in levels:
-                raise UsageError(f"{name} is {getattr(self, name)!r:.64}; it is one of {', '.join(levels)}")
-        if self.displaced is not None and not 0 <= self.displaced <= 1:
-            raise UsageError(f"displaced is {self.displaced!r:.64}; it is a share of the elements, from 0 to 1")
-        if self.places is not None and self.places < 0:
-            raise UsageError(f"places is {self.places!r:.64}; it is a number of places, from 0")
+            words = (*levels, *FURTHER_LEVELS.get(name, ()))
+            if getattr(self, name) not in words:
+                raise UsageError(f"{name} is {getattr(self, name)!r:.64}; it is one of {', '.join(words)}")
+        self._check_numbers()
         for one, other in combinations(FACET_LEVELS, 2):
             reason = facet_misfit(one, getattr(self, one), other, getattr(self, other))
             if reason is not None and not (self.pattern and _of_lifetimes(one) and _of_lifetimes(other)):
                 levels = f"{one}={getattr(self, one)} and {other}={getattr(self, other)}"
                 raise UsageError(f"{levels} contradict each other: {reason}")
+
+    def _check_numbers(self) -> None:
+        for name, (facet, by_word) in NUMBERS.items():
+            value, word = getattr(self, name), getattr(self, facet)
+            if value is None:
+                continue
+            if name in SHARES and not 0 <= value <= 1:
+                raise UsageError(f"{name} is {value!r:.64}; it is a share, from 0 to 1")
+            least = 1 if name == "alive" else 0
+            if value < least:
+                raise UsageError(f"{name} is {value!r:.64}; it is a number from {least}")
+            if word not in by_word and name != "alive":
+                raise UsageError(f"{name}={value} and {facet}={word} contradict each other: {MEANINGS[facet, word]}")
+
+    def has_number(self, name: str) -> bool:
+        """Return whether the word of the facet of a number has one."""
+        facet, by_word = NUMBERS[name]
+        return getattr(self, facet) in by_word
+
+    def number(self, name: str, word: str | None = None) -> int | float:
+        """Return a number of ``NUMBERS``: the one that was stated, or that of the facet's word, or of ``word``."""
+        facet, by_word = NUMBERS[name]
+        stated: int | float | None = getattr(self, name)
+        return by_word[word or getattr(self, facet)] if stated is None else stated
 
     def to_json(self) -> dict[str, Any]:
         """Return what is not the default."""

@@ -11,6 +11,7 @@ from typing import Final
 from lmerge.core.elements import INF, Element, Event
 from lmerge.temporal.row_forms import RowForms
 from lmerge.testing.streams.arrivals import arrivals
+from lmerge.testing.streams.draws import Draw
 from lmerge.testing.streams.facets import Facets
 from lmerge.testing.streams.lifetimes import FIRST_START, MIXED, lifetimes
 from lmerge.testing.streams.payloads import FEW, SEVERAL, key_number, random_row
@@ -43,7 +44,7 @@ def generate(facets: Facets, schema: SchemaLike, seed: int) -> GeneratedStream:
 
 def table(facets: Facets, schema: Schema, seed: int) -> list[Event]:
     """Return the events alone, in order of start, payload and end."""
-    random = Random(f"table {seed}")
+    random = Draw(f"table {seed}")
     forms = RowForms(schema)
     numbered = _edges(random, facets) if facets.shape == "edge" else _intervals(random, facets)
     found: list[Event] = []
@@ -62,7 +63,7 @@ def table(facets: Facets, schema: Schema, seed: int) -> list[Event]:
 
 def presented(events: Sequence[Event], facets: Facets, schema: Schema, seed: int) -> list[Element]:
     """Return a stream that means ``events``; other seeds or facets of arrival give other streams of one table."""
-    random = Random(f"arrivals {seed}")
+    random = Draw(f"arrivals {seed}")
     forms = RowForms(schema)
 
     def invented(number: int) -> bytes:
@@ -78,7 +79,7 @@ def _intervals(random: Random, facets: Facets) -> list[tuple[int, tuple[int, int
 
 def _edges(random: Random, facets: Facets) -> list[tuple[int, tuple[int, int]]]:
     """Return events that follow each other by key, end to start; the last one of each key is open."""
-    keys = 1 if facets.overlap == "low" else FEW if facets.keys == "few" else SEVERAL
+    keys = facets.alive or (1 if facets.overlap == "low" else FEW if facets.keys == "few" else SEVERAL)
     starts: dict[int, list[int]] = {}
     latest = [FIRST_START + random.randrange(3) for _ in range(keys)]
     for at in range(facets.events):

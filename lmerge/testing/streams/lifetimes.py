@@ -11,6 +11,7 @@ from random import Random
 from typing import Final
 
 from lmerge.core.elements import INF, NEG_INF
+from lmerge.errors import UsageError
 from lmerge.testing.streams.facets import Facets
 from lmerge.testing.streams.patterns import PATTERNS, Span
 
@@ -18,7 +19,6 @@ CONTACTS: Final = 0.85
 """How often an event meets the one before it in its lane, where half of all events must."""
 SHORT: Final = 2
 MIXED: Final = 12
-LANES_OF_MEDIUM: Final = 4
 LONG: Final = (24, 32)
 SPAN_OF_LONG: Final = 90
 FIRST_START: Final = -20
@@ -40,6 +40,9 @@ def lifetimes(random: Random, facets: Facets) -> list[Span]:
     if not facets.events:
         return []
     if facets.pattern:
+        if facets.alive is not None:
+            words = f"alive={facets.alive} and pattern={facets.pattern}"
+            raise UsageError(f"{words} contradict each other: a pattern decides itself how many events are alive")
         return sorted(PATTERNS.find(facets.pattern)(random, facets.events))
     if facets.shape == "point" or facets.duration == "point":
         return _in_lanes(random, facets, _lanes(facets, 1, 1))
@@ -53,7 +56,8 @@ def lifetimes(random: Random, facets: Facets) -> list[Span]:
 
 def _lanes(facets: Facets, shortest: int, longest: int) -> _Lanes:
     """Return the lanes of an overlap. Gaps are wide enough that short events are a fiftieth of the span."""
-    count = {"low": 1, "medium": LANES_OF_MEDIUM, "high": facets.events}[facets.overlap]
+    is_high = facets.overlap == "high" and facets.alive is None
+    count = facets.events if is_high else int(min(facets.number("alive"), facets.events))
     per_lane = max(1, facets.events // count)
     is_short = longest <= SHORT
     if per_lane == 1:
@@ -110,7 +114,7 @@ def _long(random: Random, facets: Facets) -> list[Span]:
         spans = [(start, start + random.randrange(SPAN_OF_LONG * 3 // 4, SPAN_OF_LONG + 1)) for start in starts]
         return sorted(_spread(spans))
     spans = []
-    lanes = max(1, min(7, facets.events * 3 // 10))
+    lanes = facets.alive or max(1, min(7, facets.events * 3 // 10))
     nexts = [FIRST_START + random.randrange(4) for _ in range(lanes)]
     for event in range(facets.events):
         lane = event % lanes

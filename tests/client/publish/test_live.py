@@ -16,7 +16,7 @@ from lmerge.core.calendar import Calendar, Node
 from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF, Adjust, Element, Event, Insert, Stable
 from lmerge.core.tdb import Tdb
 from lmerge.errors import InputViolation, InvalidBatch, LimitExceeded
-from lmerge.testing.generate import present, reference
+from lmerge.testing.streams.merge_inputs import present, reference
 
 
 class NaiveLiveEvents:

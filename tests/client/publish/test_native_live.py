@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -21,7 +22,7 @@ from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Event, Insert, S
 from lmerge.core.engines import selection
 from lmerge.core.tdb import Tdb
 from lmerge.errors import InputViolation, InvalidBatch
-from lmerge.testing.generate import Shape, present, reference
+from lmerge.testing.streams.merge_inputs import MIXED, present, reference
 
 pytestmark = pytest.mark.usefixtures("native_engine")
 
@@ -72,10 +73,10 @@ def described(violation: InputViolation | None) -> object:
 @pytest.mark.parametrize("duplicates", [False, True], ids=["keys", "duplicates"])
 def test_the_prelude_is_the_same_after_every_batch_and_every_ack(duplicates: bool) -> None:
     shapes = (
-        Shape(),
-        Shape(revision=0.0, spurious=0.0),
-        Shape(revision=0.02, spurious=0.0, stable=0.03),
-        Shape(revision=0.0, spurious=0.0, stable=0.0, closes=False),
+        MIXED,
+        replace(MIXED, revised=0.0, invented=0.0),
+        replace(MIXED, revised=0.02, invented=0.0, stables=0.03),
+        replace(MIXED, revised=0.0, invented=0.0, stables=0.0, liveliness="open"),
     )
     for seed in range(40):
         random, twins = Random(f"{seed} {duplicates}"), LiveEventTwins()

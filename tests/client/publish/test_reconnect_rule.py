@@ -14,7 +14,7 @@ from lmerge.core.elements import NEG_INF, Element, Event, Insert
 from lmerge.core.merge import Merge, Outcome
 from lmerge.core.merge_config import MergeConfig
 from lmerge.core.tdb import Tdb
-from lmerge.testing.generate import ordered, present, reference
+from lmerge.testing.streams.merge_inputs import ordered, present, reference
 
 pytestmark = pytest.mark.usefixtures("engine")
 

@@ -25,7 +25,7 @@ from lmerge.client.publish.stage import Staged, StageKey, Stager
 from lmerge.core.batch import AnyBatch, Batch
 from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Insert, Stable
 from lmerge.errors import InputViolation, InvalidBatch, LimitExceeded, PermissionDenied, StaleIncarnation, UsageError
-from lmerge.testing.generate import present, reference
+from lmerge.testing.streams.merge_inputs import present, reference
 from lmerge.wire.frames import PYTHON_FRAMES
 
 both = pytest.mark.usefixtures("engine")

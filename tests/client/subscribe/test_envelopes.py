@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -30,7 +31,7 @@ from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Event, Insert, Stable
 from lmerge.core.tdb import Tdb
 from lmerge.errors import InvalidRow
-from lmerge.testing.generate import Shape, present, reference
+from lmerge.testing.streams.merge_inputs import MIXED, present, reference
 from lmerge.wire.rows import RowCodec
 from lmerge.wire.schema import Schema, parse_schema
 from lmerge.wire.token import parse_token
@@ -43,7 +44,9 @@ def streams(seed: int, *, closes: bool = True, count: int = 2) -> tuple[list[Eve
     """Return a TDB with duplicates, and physically different streams of it, as from several servers."""
     random = Random(seed)
     events = reference(random, random.randint(1, 25), duplicates=True)
-    return events, [present(random, events, Shape(closes=closes)) for _ in range(count)]
+    return events, [
+        present(random, events, replace(MIXED, liveliness="drawn" if closes else "open")) for _ in range(count)
+    ]
 
 
 def batches(random: Random, elements: Sequence[Element]) -> list[Batch]:

@@ -14,7 +14,7 @@ from lmerge.client.subscribe.reader import ResumePoint
 from lmerge.core.batch import AnyBatch, Batch
 from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Event, Insert, Stable
 from lmerge.core.tdb import Tdb
-from lmerge.testing.generate import present, reference
+from lmerge.testing.streams.merge_inputs import present, reference
 
 pytestmark = pytest.mark.usefixtures("engine")
 

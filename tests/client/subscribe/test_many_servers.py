@@ -11,7 +11,7 @@ import pytest
 from server_model import Model
 
 from lmerge.core.elements import INF, Event
-from lmerge.testing.generate import reference
+from lmerge.testing.streams.merge_inputs import reference
 
 pytestmark = pytest.mark.usefixtures("engine")
 

@@ -20,7 +20,7 @@ from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Event, Insert, Stable
 from lmerge.core.tdb import Tdb
 from lmerge.errors import InvalidRow, Unavailable, UnknownMerge, UsageError
-from lmerge.testing.generate import Shape, present, reference
+from lmerge.testing.streams.merge_inputs import MIXED, present, reference
 from lmerge.wire.arrow import decode_table
 from lmerge.wire.rows import RowCodec
 from lmerge.wire.schema import parse_schema
@@ -43,7 +43,7 @@ def events_in(table: ViewTable) -> list[Event]:
 @given(seed=st.integers(0, 2**32), keep=st.sampled_from([0, 3, 10, INF]), sweeps=st.booleans())
 def test_the_table_is_the_tdb_of_the_last_stable_point(seed: int, keep: int, sweeps: bool) -> None:
     random = Random(seed)
-    stream = present(random, reference(random, 20, duplicates=True), Shape())
+    stream = present(random, reference(random, 20, duplicates=True), MIXED)
     table, reached, stream_tdb = ViewTable(keep, MANY), Tdb(), Tdb()
     for at, element in enumerate(stream):
         stream_tdb.apply(element)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -16,7 +17,8 @@ from lmerge.core.merge_config import MergeConfig
 from lmerge.core.snapshot import restored, snapshot_of
 from lmerge.core.tdb import reconstitute
 from lmerge.errors import InputViolation
-from lmerge.testing.generate import Shape, present, reference
+from lmerge.testing.streams.facets import Facets
+from lmerge.testing.streams.merge_inputs import MIXED, present, reference
 
 try:
     from lmerge import _native as native
@@ -30,7 +32,12 @@ def engine(demand: Callable[[str], None]) -> None:
     demand(NATIVE)
 
 
-SHAPES = (Shape(), Shape(disorder=20, revision=0.9), Shape(spurious=0.8), Shape(stable=0.8, tight=1.0))
+SHAPES = (
+    MIXED,
+    replace(MIXED, places=20, revised=0.9),
+    replace(MIXED, invented=0.8),
+    replace(MIXED, stables=0.8, meeting=1.0),
+)
 
 
 def batches(random: Random, stream: list[Element]) -> Iterator[Batch]:
@@ -124,7 +131,7 @@ def test_cleanse_reports_how_much_it_holds() -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_r3_minus_emits_what_the_definition_emits(shape: Shape) -> None:
+def test_r3_minus_emits_what_the_definition_emits(shape: Facets) -> None:
     """Batch by batch, including snapshots and counters, and continued from a snapshot of the other."""
     for seed in range(40):
         random = Random(seed)

@@ -16,7 +16,7 @@ from lmerge.core.divergence.digests import INF_INTERVAL
 from lmerge.core.divergence.monitor import AgreementRule, Divergence
 from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Event, Insert, Stable
 from lmerge.core.inputs import InputRole
-from lmerge.testing.generate import PLAIN, Shape, present, reference
+from lmerge.testing.streams.merge_inputs import MIXED, PLAIN, present, reference
 
 CHANGES = ("lost", "other end", "doubled", "other payload", "never ends")
 
@@ -47,7 +47,7 @@ def attached(
     watched = monitor(**options)
     inputs = []
     for at, (name, events) in enumerate(tdbs.items()):
-        stream = present(Random(seed * 10 + at), events, PLAIN if at == 0 else Shape())
+        stream = present(Random(seed * 10 + at), events, PLAIN if at == 0 else MIXED)
         inputs.append(WatchedInput(watched, name, stream, (roles or {}).get(name, InputRole.ACTIVE)))
         inputs[-1].attach()
     return inputs

@@ -20,8 +20,8 @@ from lmerge.core.merge_config import MergeConfig
 from lmerge.core.snapshot import restored, snapshot_of
 from lmerge.core.tdb import Tdb
 from lmerge.errors import InvalidBatch, LmergeError, UsageError
-from lmerge.testing.generate import present, reference
 from lmerge.testing.oracle import Follow
+from lmerge.testing.streams.merge_inputs import present, reference
 
 OUT_OF_RANGE = 2**63
 

@@ -7,6 +7,7 @@ Batches of 32 elements and more may wait unindexed in the core. Only the memory 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -17,7 +18,7 @@ from lmerge.core.engines import selection
 from lmerge.core.engines.selection import LiveTdb, live_tdb
 from lmerge.core.tdb import Tdb
 from lmerge.errors import InputViolation
-from lmerge.testing.generate import Shape, present, reference
+from lmerge.testing.streams.merge_inputs import MIXED, present, reference
 
 WAITING_ELEMENTS_MAX = 2**18  # native/core/src/tdb.rs
 
@@ -74,11 +75,11 @@ def pieces(random: Random, stream: list[Element]) -> Iterator[list[Element]]:
 
 
 SHAPES = (
-    Shape(),
-    Shape(revision=0.0, spurious=0.0),
-    Shape(revision=0.02, spurious=0.0, stable=0.02),
-    Shape(disorder=0),
-    Shape(revision=0.0, spurious=0.0, stable=0.0, closes=False),
+    MIXED,
+    replace(MIXED, revised=0.0, invented=0.0),
+    replace(MIXED, revised=0.02, invented=0.0, stables=0.02),
+    replace(MIXED, places=0),
+    replace(MIXED, revised=0.0, invented=0.0, stables=0.0, liveliness="open"),
 )
 
 

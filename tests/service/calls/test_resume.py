@@ -13,7 +13,7 @@ from service_world import MERGE, RawReader, World, adj, ins, stable
 from lmerge.core.elements import INF, NEG_INF, Event, Insert, Stable
 from lmerge.core.tdb import Tdb
 from lmerge.service import offload
-from lmerge.testing.generate import present, reference
+from lmerge.testing.streams.merge_inputs import present, reference
 from lmerge.wire.codec import decode_batch
 from lmerge.wire.token import format_token
 

@@ -15,7 +15,7 @@ from lmerge.core.elements import INF, Element, Event, Insert
 from lmerge.service.calls.publish import PublishSession
 from lmerge.service.merge.staged_parts import PART_BYTES, REPLACED, PartOwner
 from lmerge.service.settings import Settings
-from lmerge.testing.generate import present, reference
+from lmerge.testing.streams.merge_inputs import present, reference
 from lmerge.wire.generated import lmerge_pb2 as pb
 
 INVALID, EXHAUSTED = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED

@@ -25,7 +25,7 @@ from lmerge.service.merge.hub import Hub
 from lmerge.service.output.fanout import SubscriberQueue
 from lmerge.service.output.session_recorder import Recorder
 from lmerge.service.settings import Settings
-from lmerge.testing.generate import present, reference
+from lmerge.testing.streams.merge_inputs import present, reference
 from lmerge.wire.codec import decode_batch
 from lmerge.wire.frames import PYTHON_FRAMES, ReceivedLists
 from lmerge.wire.generated import lmerge_pb2 as pb

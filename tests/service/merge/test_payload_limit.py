@@ -15,7 +15,7 @@ from lmerge.core.merge import Merge
 from lmerge.core.snapshot import restored, snapshot_of
 from lmerge.errors import MalformedLine
 from lmerge.service.merge.payload_limit import PayloadLimit
-from lmerge.testing.generate import present, reference
+from lmerge.testing.streams.merge_inputs import present, reference
 
 KIB = 1024
 

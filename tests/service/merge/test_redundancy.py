@@ -19,9 +19,9 @@ from lmerge.service.merge.hub import Hub
 from lmerge.service.merge.lifecycle import InputLifecycle
 from lmerge.service.merge.redundancy import Redundancy
 from lmerge.service.settings import Settings
-from lmerge.testing.generate import present, reference
 from lmerge.testing.oracle import Follow
 from lmerge.testing.sim.loop import later, run_virtual
+from lmerge.testing.streams.merge_inputs import present, reference
 
 LAG_S = 30.0
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -24,7 +25,7 @@ from lmerge.errors import UsageError
 from lmerge.service.merge import hub as hubs
 from lmerge.service.merge.hub import THREAD_ELEMENTS_MIN, Hub
 from lmerge.service.settings import Settings
-from lmerge.testing.generate import Shape, present, reference
+from lmerge.testing.streams.merge_inputs import MIXED, present, reference
 from lmerge.wire.generated import lmerge_pb2 as pb
 
 pytestmark = pytest.mark.usefixtures("native_engine")
@@ -56,7 +57,7 @@ def large_streams() -> tuple[list[Event], list[tuple[str, list[Element]]]]:
     events = reference(random, 500, payloads=26)
     streams: list[list[Element]] = []
     for _ in range(2):
-        stream = present(random, events, Shape(spurious=0.01, closes=False))
+        stream = present(random, events, replace(MIXED, invented=0.01, liveliness="open"))
         period = [element for element in stream if not isinstance(element, Stable) or element.vc < 10_000]
         streams.append([later(element, at * 10_000) for at in range(16) for element in period] + [Stable(INF)])
     batches: list[tuple[str, list[Element]]] = []

@@ -22,7 +22,7 @@ from lmerge.errors import InputViolation
 from lmerge.service.merge.divergence_policy import Certifier
 from lmerge.service.merge.lifecycle import InputLifecycle
 from lmerge.service.settings import Settings
-from lmerge.testing.generate import present, reference
+from lmerge.testing.streams.merge_inputs import present, reference
 
 INTERVAL = 10
 LEAD = 40

@@ -24,7 +24,7 @@ from lmerge.service.output.durable_merges import DurableOutput, StoreFolder
 from lmerge.service.output.store import Store
 from lmerge.service.server import Server
 from lmerge.service.settings import Settings
-from lmerge.testing.generate import present, reference
+from lmerge.testing.streams.merge_inputs import present, reference
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.token import format_token
 

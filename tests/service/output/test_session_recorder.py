@@ -12,7 +12,7 @@ from lmerge.errors import UsageError
 from lmerge.service.output.session_recorder import record_file
 from lmerge.service.server import Server
 from lmerge.service.settings import Settings
-from lmerge.testing.generate import present, reference
+from lmerge.testing.streams.merge_inputs import present, reference
 
 pytestmark = pytest.mark.usefixtures("engine")
 

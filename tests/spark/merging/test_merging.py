@@ -24,7 +24,7 @@ from lmerge.spark.merging import shard
 from lmerge.spark.merging.packs import DETACH, PACKS, TABLE, Packer, to_bytes
 from lmerge.spark.merging.rows import ORDER_BITS, ROWS, Unpacker
 from lmerge.spark.merging.shard import InputPlan, MergePlan, Shard
-from lmerge.testing.generate import joining, present, reference
+from lmerge.testing.streams.merge_inputs import joining, present, reference
 
 IN = pa.schema(
     [

@@ -94,7 +94,7 @@ def test_a_query_goes_on_exactly_after_a_failed_batch_and_a_restart(
 ) -> None:
     """Two inputs with adjusts and retractions; one starts a batch later than the other, and ends a batch earlier."""
     random = Random(7)
-    one, other = streams(random, algorithm, 2, count=60, spurious=0.3)
+    one, other = streams(random, algorithm, 2, count=60, invented=0.3)
     inputs = [cut(random, one, 5), cut(random, other, 4, first=1)]
     query = MergingQuery(session, tmp_path, inputs, algorithm=algorithm, shards=shards)
     query.put(3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -32,13 +33,13 @@ from lmerge.spark.source.envelope_rows import (
     rows,
 )
 from lmerge.spark.source.options import batch_options, stream_options
-from lmerge.testing.generate import PLAIN, Shape, present, reference
+from lmerge.testing.streams.merge_inputs import MIXED, PLAIN, present, reference
 from lmerge.wire.rows import RowCodec
 from lmerge.wire.schema import parse_schema
 from lmerge.wire.token import Token
 
 POLICIES = ("lazy", "eager", "half-frozen-only", "final-only", "quorum:2", "leading-input-only", "eager+lag:3")
-SHAPES = (PLAIN, Shape(), Shape(disorder=20, stable=0.1), Shape(revision=0.9, spurious=0.5, tight=0.2))
+SHAPES = (PLAIN, MIXED, replace(MIXED, places=20, stables=0.1), replace(MIXED, revised=0.9, invented=0.5, meeting=0.2))
 
 
 def stream_of_a_server(random: Random, events: list[Event]) -> list[Element]:

@@ -7,12 +7,13 @@ from typing import Final
 
 import pytest
 
-from lmerge.core.elements import INF
+from lmerge.core.elements import INF, Stable
 from lmerge.core.tdb import reconstitute
 from lmerge.errors import UsageError
-from lmerge.testing.streams.facets import FACET_LEVELS, MEANINGS, Facets
+from lmerge.testing.streams.facets import FACET_LEVELS, FURTHER_LEVELS, MEANINGS, NUMBERS, Facets
 from lmerge.testing.streams.generator import GeneratedStream, generate
 from lmerge.testing.streams.measures import StreamMeasures, TableMeasures, measured_stream, measured_table
+from lmerge.testing.streams.stables import sync_time
 
 SCHEMA: Final = {"k": "int", "v": "int?", "s": "string"}
 SEEDS, EVERY = 1000, 25
@@ -40,13 +41,19 @@ TABLES: Final[dict[tuple[str, str], tuple[Facets, TableHolds]]] = {
     ("overlap", "medium"): (Facets(overlap="medium"), lambda m: 2 <= m.alive <= 10),
     ("overlap", "high"): (Facets(overlap="high"), lambda m: m.alive > 20 or m.alive > 0.4 * m.events),
     ("contact", "apart"): (Facets(contact="apart", overlap="low"), lambda m: m.is_apart),
-    ("contact", "one-tick"): (Facets(contact="one-tick"), lambda m: _share(m.one_tick, m.events, 0.5)),
+    ("contact", "one-tick"): (
+        Facets(contact="one-tick"),
+        lambda m: _share(m.one_tick, m.events, 0.5) and min(m.tick_before, m.tick_behind) > 0,
+    ),
     ("contact", "back-to-back"): (Facets(contact="back-to-back"), lambda m: _share(m.back_to_back, m.events, 0.5)),
-    ("duplicates", "none"): (Facets(), lambda m: m.copies == 0),
-    ("duplicates", "events"): (Facets(duplicates="events", events=40), lambda m: m.copies >= 1),
+    ("duplicates", "none"): (Facets(), lambda m: m.copies == 0 and m.copies_most == 1),
+    ("duplicates", "events"): (
+        Facets(duplicates="events", events=40),
+        lambda m: m.copies >= 1 and m.copies_most in (2, 3),
+    ),
 }
 STREAMS: Final[dict[tuple[str, str], tuple[Facets, StreamHolds]]] = {
-    ("disorder", "in-order"): (Facets(), lambda m: m.displacement == 0),
+    ("disorder", "in-order"): (Facets(), lambda m: m.displacement == m.inversions == 0),
     ("disorder", "slightly"): (Facets(disorder="slightly", events=60), lambda m: 0 < m.displacement <= 2),
     ("disorder", "out-of-order"): (Facets(disorder="out-of-order", events=60), lambda m: 2 < m.displacement <= 20),
     ("disorder", "highly"): (Facets(disorder="highly", events=60), lambda m: m.displacement > 20),
@@ -65,6 +72,15 @@ STREAMS: Final[dict[tuple[str, str], tuple[Facets, StreamHolds]]] = {
     ("revisions", "all"): (
         Facets(revisions="all", events=80),
         lambda m: min(m.grown, m.shrunk, m.removed, m.again) > 0,
+    ),
+    ("disorder", "mixed"): (Facets(disorder="mixed", events=60), lambda m: 2 < m.displacement and m.displaced > 6),
+    ("liveliness", "drawn"): (
+        Facets(liveliness="drawn", events=60),
+        lambda m: 3 < m.stables < 30 and _share(m.slack.count(0), len(m.slack), 0.3) and m.is_closed,
+    ),
+    ("revisions", "drawn"): (
+        Facets(revisions="drawn", events=80),
+        lambda m: min(m.grown, m.shrunk, m.removed) > 0 == m.again,
     ),
 }
 
@@ -96,7 +112,8 @@ def test_a_level_about_arrival_holds_for_every_seed(
 
 
 def test_every_level_has_a_meaning_and_a_measure() -> None:
-    levels = {(name, level) for name, levels in FACET_LEVELS.items() for level in levels}
+    every = [*FACET_LEVELS.items(), *FURTHER_LEVELS.items()]
+    levels = {(name, level) for name, levels in every for level in levels}
     assert set(MEANINGS) == levels
     by_batches = {(name, level) for name, level in levels if name in ("keys", "values", "batching", "interleaving")}
     assert levels - by_batches - {("shape", "interval"), ("contact", "free")} == {*TABLES, *STREAMS}
@@ -109,7 +126,7 @@ ARRIVAL: Final = ("disorder", "liveliness", "revisions")
 def test_a_facet_of_arrival_alone_changes_the_stream_and_not_the_table(name: str) -> None:
     for seed in range(30):
         plain = generate(Facets(duplicates="events"), SCHEMA, seed)
-        for level in FACET_LEVELS[name][1:]:
+        for level in (*FACET_LEVELS[name][1:], *FURTHER_LEVELS[name]):
             other = generate(Facets.from_json({"duplicates": "events", name: level}), SCHEMA, seed)
             assert other.elements != plain.elements or level == "slightly", level
             assert reconstitute(other.elements) == plain.events == other.events, (seed, level)
@@ -123,8 +140,14 @@ def test_a_facet_of_arrival_alone_changes_the_stream_and_not_the_table(name: str
         ({"overlap": "high", "contact": "apart"}, "overlap=high and contact=apart"),
         ({"disorder": "wild"}, "disorder is 'wild'; it is one of in-order"),
         ({"events": -1}, "a stream of -1 events"),
-        ({"displaced": 2.0}, "displaced is 2.0"),
-        ({"places": -3}, "places is -3"),
+        ({"displaced": 2.0}, "displaced is 2.0; it is a share, from 0 to 1"),
+        ({"places": -3}, "places is -3; it is a number from 0"),
+        ({"alive": 0}, "alive is 0; it is a number from 1"),
+        ({"displaced": 0.5, "disorder": "mixed"}, "displaced=0.5 and disorder=mixed contradict"),
+        ({"revised": 0.5}, "revised=0.5 and revisions=none contradict each other: no event is adjusted"),
+        ({"invented": 0.1, "revisions": "grow"}, "invented=0.1 and revisions=grow contradict"),
+        ({"stables": 0.1, "liveliness": "eager"}, "stables=0.1 and liveliness=eager contradict"),
+        ({"meeting": 0.1, "liveliness": "lazy"}, "meeting=0.1 and liveliness=lazy contradict"),
     ],
 )
 def test_what_cannot_be_is_an_error_that_names_both_levels(wrong: dict[str, object], named: str) -> None:
@@ -140,9 +163,53 @@ def test_facets_survive_json_and_refuse_what_they_have_not() -> None:
         Facets.from_json({"lateness": 3})
 
 
-def test_disorder_goes_by_numbers_too() -> None:
-    facets = Facets(events=60, displaced=1.0, places=5)
-    assert 0 < measured_stream(generate(facets, SCHEMA, 1).elements).displacement <= 5
+NUMBERED: Final[dict[str, tuple[Facets, Callable[[TableMeasures, StreamMeasures], bool]]]] = {
+    "alive": (Facets(alive=9, events=60), lambda t, s: 5 <= t.alive_most <= 9 + t.endless),
+    "alive, long": (Facets(alive=2, duration="long"), lambda t, s: t.alive_most == 2),
+    "alive, edge": (
+        Facets(alive=2, shape="edge", contact="back-to-back", keys="uniform"),
+        lambda t, s: t.alive_most == 2,
+    ),
+    "displaced": (Facets(displaced=1.0, places=5, events=60), lambda t, s: 0 < s.displacement <= 5),
+    "displaced, none": (Facets(disorder="highly", displaced=0.0), lambda t, s: not s.displaced),
+    "places": (Facets(disorder="highly", places=1, events=60), lambda t, s: s.displacement == 1),
+    "places, none": (Facets(disorder="mixed", places=0, events=60), lambda t, s: not s.displaced),
+    "revised": (Facets(revisions="shrink", revised=1.0, duration="short"), lambda t, s: s.shrunk == t.events),
+    "revised, none": (Facets(revisions="drawn", revised=0.0, invented=0.0), lambda t, s: not s.adjusts),
+    "invented": (Facets(revisions="never-was", invented=1.0), lambda t, s: s.removed == t.events),
+    "invented, drawn": (Facets(revisions="drawn", revised=0.0, invented=1.0), lambda t, s: s.removed == t.events),
+    "stables": (Facets(liveliness="lazy", stables=0.5, events=60), lambda t, s: s.stables > 10),
+    "stables, none": (Facets(liveliness="drawn", stables=0.0), lambda t, s: s.stables == 1),
+    "meeting": (Facets(liveliness="open", stables=1.0, meeting=1.0), lambda t, s: set(s.slack) == {0}),
+}
+
+
+@pytest.mark.parametrize("case", NUMBERED)
+def test_a_number_in_place_of_a_word_holds_for_every_seed(case: str, seeds_of: Callable[[int, int], range]) -> None:
+    facets, holds = NUMBERED[case]
+    assert any(getattr(facets, name) is not None for name in NUMBERS)
+    for seed, stream in enumerate(streams_of(facets, seeds_of)):
+        measured = measured_table(stream.events), measured_stream(stream.elements)
+        assert holds(*measured), (seed, measured)
+        assert reconstitute(stream.elements) == stream.events
+
+
+def test_every_number_is_of_a_facet_and_has_a_measure() -> None:
+    for name, (facet, by_word) in NUMBERS.items():
+        assert set(by_word) <= {*FACET_LEVELS[facet], *FURTHER_LEVELS.get(facet, ())}
+        assert any(case.split(",")[0] == name for case in NUMBERED)
+
+
+def test_a_pattern_decides_itself_how_many_are_alive() -> None:
+    with pytest.raises(UsageError, match="alive=3 and pattern=bursts contradict"):
+        generate(Facets(pattern="bursts", alive=3), SCHEMA, 1)
+
+
+def test_an_open_stream_leaves_room_for_what_comes_behind_its_last_change() -> None:
+    for seed in range(50):
+        elements = generate(Facets(liveliness="open", stables=1.0), SCHEMA, seed).elements
+        latest = max(sync_time(element) for element in elements if not isinstance(element, Stable))
+        assert max(element.vc for element in elements if isinstance(element, Stable)) <= latest < INF
 
 
 def test_a_stream_without_events_only_ends() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -13,14 +14,16 @@ import pytest
 from covertable import make
 
 from lmerge.core.batch import Batch
-from lmerge.core.elements import INF, NEG_INF
+from lmerge.core.elements import INF, NEG_INF, Stable
 from lmerge.core.session import format_row
 from lmerge.core.tdb import reconstitute
 from lmerge.errors import UsageError
 from lmerge.temporal.row_forms import RowForms
-from lmerge.testing.streams.batches import batched, every_interleaving, interleaved
+from lmerge.testing.streams.batches import batched, interleaved, interleavings
+from lmerge.testing.streams.draws import Draw
 from lmerge.testing.streams.facets import FACET_LEVELS, Facets
 from lmerge.testing.streams.generator import generate
+from lmerge.testing.streams.measures import BatchMeasures, measured_batches, measured_columns
 from lmerge.testing.streams.patterns import PATTERNS, Span
 from lmerge.wire.schema import parse_schema
 
@@ -37,6 +40,7 @@ EVERY_TYPE: Final = {
     "list": "list<int?>",
     "place?": {"city": "string?", "gate": "int"},
 }
+SEEDS, EVERY = 1000, 25
 GOLDEN: Final = Path(__file__).parent / "golden.json"
 
 
@@ -73,26 +77,30 @@ def test_rows_of_every_type_are_rows_of_the_schema() -> None:
             assert max(len(one) for one in seen[8] if isinstance(one, bytes)) == 64 * 1024
 
 
+KEYS: Final = {
+    "few": lambda keys: len(keys) <= 3,
+    "uniform": lambda keys: 3 < len(keys) <= 8,
+    "zipf": lambda keys: 1 < len(keys) <= 8,
+    "unique": lambda keys: set(keys.values()) == {1},
+}
+
+
 @pytest.mark.parametrize("keys", FACET_LEVELS["keys"])
-def test_keys_are_distributed_as_the_level_means(keys: str) -> None:
-    counts: Counter[bytes] = Counter()
-    for event in generate(Facets(events=800, keys=keys, duration="short", overlap="low"), {"k": "int"}, 1).events:
-        counts[event.payload] += 1
+def test_keys_are_distributed_as_the_level_means(keys: str, seeds_of: Callable[[int, int], range]) -> None:
+    schema = parse_schema({"k": "int", "v": "int"})
+    counts: Counter[object] = Counter()
+    for seed in seeds_of(SEEDS, EVERY):
+        events = generate(Facets(keys=keys, duration="short", overlap="low"), schema, seed).events
+        of_keys = measured_columns(events, schema)["k"]
+        assert KEYS[keys](of_keys), (seed, of_keys)
+        counts += of_keys
     often = [count for _, count in counts.most_common()]
-    if keys == "unique":
-        assert often == [1] * 800
-    elif keys == "zipf":
-        assert len(often) == 8
+    if keys == "zipf":
         assert often[0] > 4 * often[-1]
+        assert len(often) == 8
     else:
-        assert len(often) == {"few": 3, "uniform": 8}[keys]
+        assert len(often) == {"few": 3, "uniform": 8, "unique": 24}[keys]
         assert often[-1] > 0.6 * often[0]
-
-
-def test_no_two_events_are_equal_by_chance() -> None:
-    for seed in range(20):
-        events = generate(Facets(duration="point", overlap="high", keys="few"), {"k": "int"}, seed).events
-        assert len(events) == len(set(events)) >= 1
 
 
 def test_edge_events_of_a_key_follow_each_other() -> None:
@@ -105,17 +113,42 @@ def test_edge_events_of_a_key_follow_each_other() -> None:
             assert [end for _, end in spans] == [*(start for start, _ in spans[1:]), INF]
 
 
+def facets_of_seed(seed: int) -> Facets:
+    """Return facets of which each is another word than the default, unless that contradicts another one."""
+    given = {"pattern": PATTERNS.names()[seed // 4]} if seed % 4 == 3 else {}
+    if seed % 10 == 8:
+        given = {"shape": "edge", "contact": "back-to-back"}
+    for number, (name, levels) in enumerate(FACET_LEVELS.items(), 1):
+        word = levels[(seed * number + seed // len(levels)) % len(levels)]
+        if facets_of({name: word, **given}):
+            given = {name: word, **given}
+    return Facets.from_json(given)
+
+
 def test_equal_seeds_give_equal_bytes_and_others_do_not(request: pytest.FixtureRequest) -> None:
     found = {}
     for seed in range(20):
-        row = {name: levels[seed % len(levels)] for name, levels in FACET_LEVELS.items()}
-        facets = facets_of(row) or Facets(disorder=row["disorder"], revisions=row["revisions"], values=row["values"])
-        lines = [format_row(row) for row in Batch.of(generate(facets, EVERY_TYPE, seed).elements).rows()]
+        facets = facets_of_seed(seed)
+        inputs = {name: generate(facets, EVERY_TYPE, seed * 2 + at).elements for at, name in enumerate("ab")}
+        batches = batched(Draw(f"batches {seed}"), inputs, facets.interleaving, facets.batching)
+        lines = [f"{batch.name} {format_row(row)}" for batch in batches for row in Batch.of(batch.elements).rows()]
+        lines.append(str([len(batch.elements) for batch in batches]))
         found[str(seed)] = hashlib.sha256("\n".join(lines).encode()).hexdigest()
     assert len(set(found.values())) == 20
     if request.config.getoption("--rewrite"):
         GOLDEN.write_text(json.dumps(found, indent=2) + "\n")
     assert found == json.loads(GOLDEN.read_text()), "the generator gives other bytes: saved scenarios mean others now"
+
+
+def test_draws_are_the_same_on_every_version_of_python() -> None:
+    draw = Draw("a seed")
+    assert [draw.randrange(10) for _ in range(8)] == [6, 8, 0, 4, 6, 8, 9, 5]
+    assert [draw.randrange(-3, 9, 4) for _ in range(6)] == [-3, 1, -3, 1, -3, 1]
+    assert [draw.randint(1, 2**70) for _ in range(2)] == [400524503369458991978, 126651973280518324744]
+    assert [draw.choice("abcdefg") for _ in range(6)] == ["c", "f", "a", "b", "g", "f"]
+    assert [draw.random() for _ in range(2)] == [0.8565922464927885, 0.5087398261040676]
+    with pytest.raises(ValueError, match=r"there is no number in range\(3, 3\)"):
+        draw.randrange(3, 3)
 
 
 # Patterns.
@@ -164,18 +197,68 @@ def test_batches_have_all_elements_of_each_input_in_order(level: str, batching: 
             assert {len(batch.elements) for batch in batches} == {1}
 
 
-def test_interleavings_are_as_their_levels_mean() -> None:
-    sizes = {"a": 40, "b": 40}
-    assert interleaved(Random(1), sizes, "lockstep")[:4] == ["a", "b", "a", "b"]
-    assert interleaved(Random(1), sizes, "idle")[-30:] == ["b"] * 30
-    first = interleaved(Random(1), sizes, "ended-first")
-    assert first[:40] == [first[0]] * 40
-    skewed = interleaved(Random(1), sizes, "skewed")[:40]
-    assert skewed.count("a") > 30
-    assert len({tuple(interleaved(Random(seed), sizes, "random")) for seed in range(5)}) == 5
+def alternate(turns: BatchMeasures) -> bool:
+    return turns.alternations == len(turns.inputs) - 1
 
 
-def test_every_interleaving_of_few_elements_is_there_once() -> None:
-    every = list(every_interleaving(3, 4))
-    assert len(every) == len({tuple(one) for one in every}) == 35
-    assert all(sum(one) == 3 for one in every)
+def in_runs(turns: BatchMeasures) -> bool:
+    return 0.3 < turns.alternations / len(turns.inputs) < 0.7
+
+
+def first_often(turns: BatchMeasures) -> bool:
+    half = turns.inputs[: len(turns.inputs) // 2]
+    return half.count("a") > 0.75 * len(half)
+
+
+def last_waits(turns: BatchMeasures) -> bool:
+    behind = turns.inputs[-30:]
+    return behind == ["b"] * 30 and turns.inputs[:-30].count("b") == 10
+
+
+def one_ended(turns: BatchMeasures) -> bool:
+    return turns.alternations == 1
+
+
+TURNS: Final = {
+    "random": in_runs,
+    "lockstep": alternate,
+    "skewed": first_often,
+    "idle": last_waits,
+    "ended-first": one_ended,
+}
+
+
+@pytest.mark.parametrize("level", FACET_LEVELS["interleaving"])
+def test_interleavings_are_as_their_levels_mean(level: str, seeds_of: Callable[[int, int], range]) -> None:
+    inputs = {name: [Stable(at) for at in range(40)] for name in "ab"}
+    missed = 0
+    for seed in seeds_of(SEEDS, EVERY):
+        missed += not TURNS[level](measured_batches(batched(Random(seed), inputs, level, "one")))
+    assert missed <= len(seeds_of(SEEDS, EVERY)) * 0.05
+
+
+CUTS: Final[dict[str, Callable[[BatchMeasures, int], bool]]] = {
+    "one": lambda cuts, stables: set(cuts.sizes) == {1},
+    "all": lambda cuts, stables: len(cuts.sizes) == 1,
+    "at-stables": lambda cuts, stables: cuts.at_stables == stables and len(cuts.sizes) <= stables + 1,
+    "drawn": lambda cuts, stables: 1 < len(set(cuts.sizes)) and max(cuts.sizes) <= 8,
+}
+
+
+@pytest.mark.parametrize("level", FACET_LEVELS["batching"])
+def test_batches_are_cut_as_their_levels_mean(level: str, seeds_of: Callable[[int, int], range]) -> None:
+    for seed in seeds_of(SEEDS, EVERY):
+        elements = generate(Facets(revisions="grow"), {"k": "int"}, seed).elements
+        stables = sum(isinstance(element, Stable) for element in elements)
+        cuts = measured_batches(batched(Random(seed), {"a": elements}, "random", level))
+        assert CUTS[level](cuts, stables), (seed, cuts)
+        assert sum(cuts.sizes) == len(elements)
+
+
+def test_of_few_elements_every_interleaving_is_there_once_and_of_more_some_are_drawn() -> None:
+    every = list(interleavings(Random(1), 4, 6, 3))
+    assert len(every) == len({tuple(one) for one in every}) == 210
+    assert all(sum(one) == 4 for one in every)
+    drawn = list(interleavings(Random(1), 5, 6, 3))
+    assert len(drawn) == len({tuple(one) for one in drawn}) == 3
+    assert all(sum(one) == 5 and len(one) == 11 for one in drawn)

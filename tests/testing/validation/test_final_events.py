@@ -11,7 +11,7 @@ import pytest
 
 from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Event, Insert, Stable
 from lmerge.core.tdb import Tdb
-from lmerge.testing.generate import Shape, joining, present, reference
+from lmerge.testing.streams.merge_inputs import MIXED, joining, present, reference
 from lmerge.testing.validation.element_table import stream_of
 from lmerge.testing.validation.final_events import (
     DIFFERENCES_SHOWN,
@@ -131,8 +131,8 @@ def test_a_stream_that_joined_late_may_lack_what_ends_before_and_nothing_else() 
     for _ in range(20):
         events = reference(random, 30, duplicates=True)
         join_at = random.randint(1, 40)
-        one = present(random, events, Shape(spurious=0.0))
-        late = joining(present(random, events, Shape(spurious=0.0)), join_at, events)
+        one = present(random, events, replace(MIXED, invented=0.0))
+        late = joining(present(random, events, replace(MIXED, invented=0.0)), join_at, events)
         comparison = differences(cut(random, one), cut(random, late), join_at)
         assert comparison.count == 0, (join_at, comparison)
 

@@ -13,7 +13,7 @@ from validation_world import corrupted, lines_of, read, rows_of
 from lmerge.core.elements import INF, NEG_INF, Insert, Stable
 from lmerge.core.session import ElementLine, parse_line
 from lmerge.errors import MalformedLine, UsageError
-from lmerge.testing.generate import present, reference
+from lmerge.testing.streams.merge_inputs import present, reference
 from lmerge.testing.validation import recorded_lines
 from lmerge.testing.validation.element_table import RecordedStream, stream_of
 

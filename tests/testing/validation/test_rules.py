@@ -18,7 +18,7 @@ from lmerge.core.merge_config import MergeConfig
 from lmerge.core.properties import PROPERTY_NAMES
 from lmerge.core.tdb import Tdb
 from lmerge.errors import InputViolation
-from lmerge.testing.generate import ordered, present, reference
+from lmerge.testing.streams.merge_inputs import ordered, present, reference
 from lmerge.testing.validation.element_table import stream_of
 from lmerge.testing.validation.final_events import events_of
 from lmerge.testing.validation.report import RecordedVerdict, validated

@@ -15,10 +15,9 @@ from validation_world import found
 from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Event, Insert, Stable
 from lmerge.core.tdb import reconstitute
 from lmerge.errors import InvalidRow, UsageError
-from lmerge.testing.generate import Shape as Disorder
-from lmerge.testing.generate import present
 from lmerge.testing.streams.facets import Facets
 from lmerge.testing.streams.generator import generate
+from lmerge.testing.streams.merge_inputs import MIXED, present
 from lmerge.testing.validation.element_table import stream_of
 from lmerge.testing.validation.report import EdgeShape, RecordedVerdict, Shape, validated
 from lmerge.wire.rows import RowCodec
@@ -170,7 +169,7 @@ def test_random_edges_have_as_many_faults_as_by_definition() -> None:
                 end = ve if random.random() < 0.85 else random.choice((vs + 1, vs + 4, INF))
                 if random.random() < 0.95:
                     events.append(Event(vs, row(k, at), end))
-        stream = present(random, sorted(events), Disorder(revision=0.7))
+        stream = present(random, sorted(events), replace(MIXED, revised=0.7))
         assert no_edges(reconstitute(stream)) == no_edges(events)
         streams.append(stream_of(stream))
         expected.append(no_edges(events))

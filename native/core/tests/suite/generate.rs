@@ -1,5 +1,5 @@
 //! Random temporal databases and physically different streams of one of them, from a seed:
-//! `lmerge/testing/generate.py`.
+//! `lmerge/testing/streams/merge_inputs.py`.
 
 use std::collections::HashSet;
 
