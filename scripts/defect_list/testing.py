@@ -1,59 +1,15 @@
-"""Defects of the test framework itself: intents, facets, arrays, judges, relations, replicas, evidence."""
+"""Defects of the test framework itself: intents, arrays, judges, relations, replicas, evidence."""
 
 from seeded import Defect
 
 TESTING = "lmerge/testing"
 TESTS = "tests/testing"
-FACETS = f"{TESTS}/streams/test_facets.py"
-GENERATOR = f"{TESTS}/streams/test_generator.py"
 TRANSFORMER = f"{TESTS}/transforming/test_transformer.py"
 VERDICTS = f"{TESTS}/judging/test_verdicts.py"
 DEFINITIONS = f"{TESTS}/judging/test_definitions.py"
 EVIDENCE = f"{TESTS}/evidence/test_evidence.py"
 
 DEFECTS = (
-    Defect(
-        "generator: a tight stable passes the next element",
-        f"{TESTING}/streams/arrivals.py",
-        "    moving = {at: limits[at] for at in meeting}\n",
-        "    moving = {at: limits[at] + 1 for at in meeting}\n",
-        f"{GENERATOR}::test_every_pair_of_levels_gives_legal_streams_of_the_table",
-    ),
-    Defect(
-        "generator: disorder moves nothing",
-        f"{TESTING}/streams/arrivals.py",
-        "        moved = random.randrange(1, limit + 1) if limit and random.random() < share else 0\n",
-        "        moved = 0\n",
-        f"{FACETS}::test_a_level_about_arrival_holds_for_every_seed",
-    ),
-    Defect(
-        "generator: touching lifetimes are one unit apart",
-        f"{TESTING}/streams/lifetimes.py",
-        '    if facets.contact == "back-to-back":\n        return 0\n',
-        '    if facets.contact == "back-to-back":\n        return 1\n',
-        f"{FACETS}::test_a_level_about_lifetimes_holds_for_every_seed",
-    ),
-    Defect(
-        "generator: equal events are there by chance",
-        f"{TESTING}/streams/generator.py",
-        "        seen.add(event)\n",
-        "        seen.clear()\n",
-        f"{GENERATOR}::test_no_two_events_are_equal_by_chance",
-    ),
-    Defect(
-        "generator: a batch loses its last element",
-        f"{TESTING}/streams/batches.py",
-        "    if piece:\n        yield piece\n",
-        "    if len(piece) > 1:\n        yield piece[:-1]\n",
-        f"{GENERATOR}::test_batches_have_all_elements_of_each_input_in_order",
-    ),
-    Defect(
-        "generator: edge events have gaps",
-        f"{TESTING}/streams/generator.py",
-        "        found += [(key, span) for span in pairwise([*begun, INF])]\n",
-        "        found += [(key, (vs, ve - 1)) for vs, ve in pairwise([*begun, INF])]\n",
-        f"{GENERATOR}::test_edge_events_of_a_key_follow_each_other",
-    ),
     Defect(
         "arrays: what mended rows have lost stays lost",
         f"{TESTING}/transforming/covering.py",

@@ -185,39 +185,41 @@ class Facets:
         if not isinstance(self.events, int) or isinstance(self.events, bool) or self.events < 0:
             raise UsageError(f"a stream of {self.events!r:.64} events; it has a whole number of them")
         for name, levels in FACET_LEVELS.items():
-            words = (*levels, *FURTHER_LEVELS.get(name, ()))
-            if getattr(self, name) not in words:
-                raise UsageError(f"{name} is {getattr(self, name)!r:.64}; it is one of {', '.join(words)}")
+            every = (*levels, *FURTHER_LEVELS.get(name, ()))
+            if getattr(self, name) not in every:
+                raise UsageError(f"{name} is {getattr(self, name)!r:.64}; it is one of {', '.join(every)}")
         self._check_numbers()
         for one, other in combinations(FACET_LEVELS, 2):
             reason = facet_misfit(one, getattr(self, one), other, getattr(self, other))
             if reason is not None and not (self.pattern and _of_lifetimes(one) and _of_lifetimes(other)):
-                levels = f"{one}={getattr(self, one)} and {other}={getattr(self, other)}"
-                raise UsageError(f"{levels} contradict each other: {reason}")
+                both = f"{one}={getattr(self, one)} and {other}={getattr(self, other)}"
+                raise UsageError(f"{both} contradict each other: {reason}")
 
     def _check_numbers(self) -> None:
-        for name, (facet, by_word) in NUMBERS.items():
-            value, word = getattr(self, name), getattr(self, facet)
+        for name, (facet, by_level) in NUMBERS.items():
+            value, level = getattr(self, name), getattr(self, facet)
             if value is None:
                 continue
-            if name in SHARES and not 0 <= value <= 1:
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if name in SHARES and not (is_number and 0 <= value <= 1):
                 raise UsageError(f"{name} is {value!r:.64}; it is a share, from 0 to 1")
             least = 1 if name == "alive" else 0
-            if value < least:
-                raise UsageError(f"{name} is {value!r:.64}; it is a number from {least}")
-            if word not in by_word and name != "alive":
-                raise UsageError(f"{name}={value} and {facet}={word} contradict each other: {MEANINGS[facet, word]}")
+            if name not in SHARES and not (is_number and isinstance(value, int) and value >= least):
+                raise UsageError(f"{name} is {value!r:.64}; it is a whole number from {least}")
+            # Any overlap can be had with another number of events.
+            if level not in by_level and name != "alive":
+                raise UsageError(f"{name}={value} and {facet}={level} contradict each other: {MEANINGS[facet, level]}")
 
     def has_number(self, name: str) -> bool:
         """Return whether the word of the facet of a number has one."""
-        facet, by_word = NUMBERS[name]
-        return getattr(self, facet) in by_word
+        facet, by_level = NUMBERS[name]
+        return getattr(self, facet) in by_level
 
-    def number(self, name: str, word: str | None = None) -> int | float:
-        """Return a number of ``NUMBERS``: the one that was stated, or that of the facet's word, or of ``word``."""
-        facet, by_word = NUMBERS[name]
+    def number(self, name: str, level: str | None = None) -> int | float:
+        """Return a number of ``NUMBERS``: the one that was stated, or that of the facet's word, or of ``level``."""
+        facet, by_level = NUMBERS[name]
         stated: int | float | None = getattr(self, name)
-        return by_word[word or getattr(self, facet)] if stated is None else stated
+        return by_level[level or getattr(self, facet)] if stated is None else stated
 
     def to_json(self) -> dict[str, Any]:
         """Return what is not the default."""
@@ -239,6 +241,15 @@ def facet_misfit(one: str, level: str, other: str, other_level: str) -> str | No
 
 
 _REASONS: Final = {frozenset((one, other)): reason for one, other, reason in _MISFITS}
+
+
+def fitting_levels(stated: Mapping[str, Any]) -> dict[str, Sequence[str]]:
+    """Return the words of each facet that the stated numbers go with, of facets whose words are not all among them."""
+    found: dict[str, Sequence[str]] = {}
+    for name, (facet, by_level) in NUMBERS.items():
+        if name in stated and name != "alive":
+            found[facet] = [level for level in found.get(facet, FACET_LEVELS[facet]) if level in by_level]
+    return found
 
 
 def _of_lifetimes(name: str) -> bool:

@@ -41,8 +41,8 @@ def lifetimes(random: Random, facets: Facets) -> list[Span]:
         return []
     if facets.pattern:
         if facets.alive is not None:
-            words = f"alive={facets.alive} and pattern={facets.pattern}"
-            raise UsageError(f"{words} contradict each other: a pattern decides itself how many events are alive")
+            levels = f"alive={facets.alive} and pattern={facets.pattern}"
+            raise UsageError(f"{levels} contradict each other: a pattern decides itself how many events are alive")
         return sorted(PATTERNS.find(facets.pattern)(random, facets.events))
     if facets.shape == "point" or facets.duration == "point":
         return _in_lanes(random, facets, _lanes(facets, 1, 1))

@@ -22,8 +22,8 @@ class TableMeasures:
 
     ``span``: the largest minus the smallest finite start. ``one_tick``, ``back_to_back``: events that start one unit
     beside the end of another event, and at it; ``tick_before``, ``tick_behind``: of the former, those on each side of
-    the end. ``is_apart``: each event starts behind the end of the one before. ``copies``: how many events are there more
-    than once; ``copies_most``: how often one is there at most.
+    the end. ``is_apart``: each event starts behind the end of the one before. ``copies``: how many events are there
+    several times; ``copies_most``: how often one is there at most.
     """
 
     events: int
@@ -90,9 +90,9 @@ class StreamMeasures:
     """Of a physical stream. ``displacement``: the furthest that an element comes behind its place in sync-time order.
 
     ``displaced``: how many elements do; ``inversions``: pairs of inserts of which the later start comes first.
-    ``meeting``: stables that equal the sync time of the next element; ``slack``: of each finite stable, how much further
-    it could go. ``grown``, ``shrunk``, ``removed``: adjusts by what they do; ``again``: inserts of an event that was
-    removed.
+    ``meeting``: stables that equal the sync time of the next element; ``slack``: of each finite stable, how much
+    further it could go. ``grown``, ``shrunk``, ``removed``: adjusts by what they do; ``again``: inserts of an event
+    that was removed; ``interrupted``: adjusts directly behind an element of another event.
     """
 
     inserts: int
@@ -107,6 +107,7 @@ class StreamMeasures:
     shrunk: int
     removed: int
     again: int
+    interrupted: int
     is_closed: bool
 
 
@@ -145,11 +146,19 @@ def measured_stream(elements: Sequence[Element]) -> StreamMeasures:
         shrunk=sum(one.vs < one.ve < one.vold for one in adjusts),
         removed=sum(one.ve == one.vs for one in adjusts),
         again=again,
+        interrupted=sum(
+            isinstance(change, Adjust) and _key(before) != _key(change)
+            for before, change in itertools.pairwise(changes)
+        ),
         is_closed=bool(elements) and elements[-1] == Stable(INF),
     )
 
 
-def _shifts(changes: Sequence[Element]) -> list[int]:
+def _key(change: Insert | Adjust) -> tuple[bytes, int]:
+    return change.payload, change.vs
+
+
+def _shifts(changes: Sequence[Insert | Adjust]) -> list[int]:
     """Return how many elements with a later sync time have come before each insert."""
     seen: list[int] = []
     found = []
@@ -164,8 +173,8 @@ def _shifts(changes: Sequence[Element]) -> list[int]:
 class BatchMeasures:
     """Of the batches of several inputs. ``sizes``: elements in each batch, in order; ``inputs``: whose each one is.
 
-    ``alternations``: how often another input comes than before. ``at_stables``: batches that end with a stable, and have
-    no other.
+    ``alternations``: how often another input comes than before. ``at_stables``: batches that end with their only
+    stable.
     """
 
     sizes: list[int]

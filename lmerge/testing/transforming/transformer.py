@@ -12,7 +12,7 @@ from lmerge.errors import UsageError
 from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.plan.stream import Stream
 from lmerge.testing.intents.fluent import EVERY_STREAM, IntentScenario
-from lmerge.testing.streams.facets import FACET_LEVELS, Facets, facet_misfit
+from lmerge.testing.streams.facets import FACET_LEVELS, FURTHER_LEVELS, Facets, facet_misfit, fitting_levels
 from lmerge.testing.transforming.concrete import ConcreteTree, SourceData
 from lmerge.testing.transforming.covering import CoverageLedger, covering_rows, random_row
 from lmerge.testing.transforming.expanding import Cell
@@ -90,7 +90,12 @@ class Transformer:
         found = {}
         for at, source in enumerate(tree.sources):
             own = {name: value for name, value in self._stated(source).items() if name != SPECULATION}
-            made = Facets.from_json({**facets, **own})
+            fitting = fitting_levels(own)
+            drawn = {
+                name: level if level in fitting.get(name, (level,)) else fitting[name][0]
+                for name, level in facets.items()
+            }
+            made = Facets.from_json({**drawn, **own})
             found[source] = SourceData(made.to_json(), (self.seed * 1_000_003 + number) * 16 + at)
         return found
 
@@ -102,12 +107,14 @@ class Transformer:
         """Return the factors beside the tree. What the scenario states for all streams is fixed."""
         stated = self.scenario.facets.get(EVERY_STREAM, {})
         found: dict[str, Sequence[str]] = {**FACET_LEVELS, SPECULATION: SHAPES, **self.run_levels}
+        found.update(fitting_levels(stated))
         for name, value in stated.items():
             if name == SPECULATION:
                 found[name] = (_shape_of(value),)
             elif isinstance(value, str) and name in FACET_LEVELS:
-                if value not in FACET_LEVELS[name]:
-                    raise UsageError(f"{name} is {value!r:.64}; it is one of {', '.join(FACET_LEVELS[name])}")
+                levels = (*FACET_LEVELS[name], *FURTHER_LEVELS.get(name, ()))
+                if value not in levels:
+                    raise UsageError(f"{name} is {value!r:.64}; it is one of {', '.join(levels)}")
                 found[name] = (value,)
             elif name in FACET_LEVELS:
                 found.pop(name)

@@ -73,7 +73,10 @@ STREAMS: Final[dict[tuple[str, str], tuple[Facets, StreamHolds]]] = {
         Facets(revisions="all", events=80),
         lambda m: min(m.grown, m.shrunk, m.removed, m.again) > 0,
     ),
-    ("disorder", "mixed"): (Facets(disorder="mixed", events=60), lambda m: 2 < m.displacement and m.displaced > 6),
+    ("disorder", "mixed"): (
+        Facets(disorder="mixed", revisions="repeated", events=60),
+        lambda m: m.displacement > 2 and m.displaced > 6 and _share(m.interrupted, m.adjusts, 0.5),
+    ),
     ("liveliness", "drawn"): (
         Facets(liveliness="drawn", events=60),
         lambda m: 3 < m.stables < 30 and _share(m.slack.count(0), len(m.slack), 0.3) and m.is_closed,
@@ -141,8 +144,12 @@ def test_a_facet_of_arrival_alone_changes_the_stream_and_not_the_table(name: str
         ({"disorder": "wild"}, "disorder is 'wild'; it is one of in-order"),
         ({"events": -1}, "a stream of -1 events"),
         ({"displaced": 2.0}, "displaced is 2.0; it is a share, from 0 to 1"),
-        ({"places": -3}, "places is -3; it is a number from 0"),
-        ({"alive": 0}, "alive is 0; it is a number from 1"),
+        ({"places": -3}, "places is -3; it is a whole number from 0"),
+        ({"places": 2.5}, "places is 2.5; it is a whole number from 0"),
+        ({"alive": 0}, "alive is 0; it is a whole number from 1"),
+        ({"alive": "many"}, "alive is 'many'; it is a whole number from 1"),
+        ({"displaced": True}, "displaced is True; it is a share"),
+        ({"stables": float("nan")}, "stables is nan; it is a share"),
         ({"displaced": 0.5, "disorder": "mixed"}, "displaced=0.5 and disorder=mixed contradict"),
         ({"revised": 0.5}, "revised=0.5 and revisions=none contradict each other: no event is adjusted"),
         ({"invented": 0.1, "revisions": "grow"}, "invented=0.1 and revisions=grow contradict"),
@@ -185,7 +192,7 @@ NUMBERED: Final[dict[str, tuple[Facets, Callable[[TableMeasures, StreamMeasures]
 
 
 @pytest.mark.parametrize("case", NUMBERED)
-def test_a_number_in_place_of_a_word_holds_for_every_seed(case: str, seeds_of: Callable[[int, int], range]) -> None:
+def test_a_number_in_place_of_a_level_holds_for_every_seed(case: str, seeds_of: Callable[[int, int], range]) -> None:
     facets, holds = NUMBERED[case]
     assert any(getattr(facets, name) is not None for name in NUMBERS)
     for seed, stream in enumerate(streams_of(facets, seeds_of)):
@@ -195,8 +202,8 @@ def test_a_number_in_place_of_a_word_holds_for_every_seed(case: str, seeds_of: C
 
 
 def test_every_number_is_of_a_facet_and_has_a_measure() -> None:
-    for name, (facet, by_word) in NUMBERS.items():
-        assert set(by_word) <= {*FACET_LEVELS[facet], *FURTHER_LEVELS.get(facet, ())}
+    for name, (facet, by_level) in NUMBERS.items():
+        assert set(by_level) <= {*FACET_LEVELS[facet], *FURTHER_LEVELS.get(facet, ())}
         assert any(case.split(",")[0] == name for case in NUMBERED)
 
 

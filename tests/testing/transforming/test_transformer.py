@@ -118,6 +118,27 @@ def test_what_the_scenario_states_of_its_data_is_in_every_tree() -> None:
         assert inputs_of(one) == inputs_of(one)
 
 
+def test_where_a_number_is_stated_the_levels_fit_it() -> None:
+    s = scenario("in numbers")
+    s.left.where().join(s.right)
+    s.data(displaced=0.5, revised=0.2)
+    s.right.data(stables=0.3)
+    trees = list(transform(s, most=40))
+    levels = {name: {one.data[name].facets.get("liveliness", "tight") for one in trees} for name in ("left", "right")}
+    assert levels["right"] == {"lazy", "open"}
+    assert len(levels["left"]) == 6
+    assert all(data.facets["revised"] == 0.2 for one in trees for data in one.data.values())
+
+
+def test_levels_from_which_nothing_is_drawn_can_be_stated() -> None:
+    s = scenario("as of a merge")
+    s.left.where()
+    s.data(disorder="mixed", revisions="drawn", liveliness="drawn", places=3, meeting=0.5)
+    for one in transform(s, most=5):
+        assert one.data["left"].facets["disorder"] == "mixed"
+        assert inputs_of(one).elements("left")
+
+
 @pytest.mark.parametrize(
     ("facets", "problem"),
     [
