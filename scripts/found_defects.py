@@ -56,7 +56,7 @@ with Judge() as judge:
                 inputs = inputs_of(tree)
                 verdict = check(tree, EngineSystem(), judge, inputs)
                 bad = verdict.is_bad or any(one.is_bad for one in check_tree(tree, inputs))
-            except Exception as problem:
+            except Exception:
                 bad = True
             if bad:
                 print(json.dumps(count))
@@ -73,6 +73,19 @@ class Found(NamedTuple):
     problem: str = ""
 
 
+def run_trees(root: Path, seeds: Sequence[int], left_out: dict[str, Sequence[str]]) -> subprocess.CompletedProcess[str]:
+    """Run trees on the package in ``root`` until one is bad. Raises TimeoutExpired."""
+    return subprocess.run(
+        [sys.executable, "-c", FINDER, json.dumps([list(seeds), left_out])],
+        cwd=root,
+        env=os.environ | {"PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+
+
 def find(defect: Defect, seeds: Sequence[int], left_out: dict[str, Sequence[str]]) -> Found:
     """Seed a defect in a copy of the package, and run trees there until one is bad."""
     with tempfile.TemporaryDirectory() as folder:
@@ -82,15 +95,7 @@ def find(defect: Defect, seeds: Sequence[int], left_out: dict[str, Sequence[str]
             if problem is not None:
                 return Found(defect, None, problem)
             try:
-                done = subprocess.run(
-                    [sys.executable, "-c", FINDER, json.dumps([list(seeds), left_out])],
-                    cwd=root,
-                    env=os.environ | {"PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"},
-                    capture_output=True,
-                    text=True,
-                    timeout=TIMEOUT_S,
-                    check=False,
-                )
+                done = run_trees(root, seeds, left_out)
             except subprocess.TimeoutExpired:
                 return Found(defect, 1, "the run did not end")
     if done.returncode:
@@ -111,6 +116,10 @@ def main() -> None:
     chosen = [one for one in defects[:: options.every] if one.file.startswith("lmerge/temporal/")]
     left_out: dict[str, Sequence[str]] = dict(BOUNDARIES) if options.without_boundaries else {}
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {options.jobs} at once")
+    # Without this, a false alarm would count as each defect's discovery.
+    sound = run_trees(ROOT, range(options.seeds), left_out)
+    if sound.stdout.strip() != "null":
+        sys.exit(f"without a defect, tree {sound.stdout.strip() or '?'} is bad: {sound.stderr[-500:]}")
     number = count(1)
     found = []
     with ThreadPoolExecutor(options.jobs) as pool:

@@ -323,10 +323,14 @@ def check_tree(tree: ConcreteTree, inputs: TreeInputs, relations: Sequence[str] 
     (node,) = tree.outputs.values()
     named = replace(tree, outputs={"result": node}, run={**tree.run, "target": "json"})
     checking = _Checking(named, EngineSystem(), {}, "", TIMEOUT_S)
+    try:
+        expected = checking.run(named, inputs)
+    except SystemFailure as failure:
+        return [RelationVerdict(name, 1, f"in round 1 {failure}", inputs=inputs) for name in relations]
     found = []
     for name in relations:
         random = Random(f"relation {name} {tree.seed} {tree.row}")
-        related = RelatedRun(named, random, {}, inputs, Counter(), checking.run)
+        related = RelatedRun(named, random, {}, inputs, expected, checking.run)
         found.append(checking.judged(name, RELATIONS.find(name), related, 1))
     return found
 
@@ -353,11 +357,9 @@ class _Checking:
         return RelationVerdict(name, rounds)
 
     def judged(self, name: str, relation: Relation, related: RelatedRun, number: int) -> RelationVerdict:
-        """Return the verdict over a relation in one round. Without an expected table it is that of the first run."""
+        """Return the verdict over a relation in one round."""
         forms = RowForms(self.tree.outputs["result"].schema)
         try:
-            if not related.expected:
-                related = replace(related, expected=self.run(self.tree, related.inputs))
             for expected, came in relation(related):
                 if expected != came:
                     differences, count = differing(expected, came, INF, forms)

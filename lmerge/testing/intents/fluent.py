@@ -284,13 +284,15 @@ class IntentStream:
         is_open = len(keys) == 1 and isinstance(keys[0], AnyValue)
         return IntentGroups(self, _columns(self.scenario, ANY if is_open else [str(key) for key in keys]))
 
-    def tumbling(self, size: OpenNumber = ANY, *, offset: int = 0) -> IntentWindows:
-        """Return windows of one size, one behind the other."""
-        return self.group_by().tumbling(size, offset=offset)
+    def tumbling(self, size: OpenNumber = ANY, *, offset: int = 0, since: int | None = None) -> IntentWindows:
+        """Return windows of one size, one behind the other. ``since``: none begins before it."""
+        return self.group_by().tumbling(size, offset=offset, since=since)
 
-    def hopping(self, size: OpenNumber = ANY, hop: OpenNumber = ANY, *, offset: int = 0) -> IntentWindows:
-        """Return windows of one size, one every ``hop``."""
-        return self.group_by().hopping(size, hop, offset=offset)
+    def hopping(
+        self, size: OpenNumber = ANY, hop: OpenNumber = ANY, *, offset: int = 0, since: int | None = None
+    ) -> IntentWindows:
+        """Return windows of one size, one every ``hop``. ``since``: none begins before it."""
+        return self.group_by().hopping(size, hop, offset=offset, since=since)
 
     def snapshot(self) -> IntentWindows:
         """Return the windows between consecutive starts and ends."""
@@ -359,14 +361,16 @@ class IntentGroups:
         made = group.any() if isinstance(sub_tree, AnyValue) else sub_tree(group)
         return s.made("group_apply", (self.stream,), keys=self.keys, plan=made.node)
 
-    def tumbling(self, size: OpenNumber = ANY, *, offset: int = 0) -> IntentWindows:
-        """Return windows of one size in each group."""
+    def tumbling(self, size: OpenNumber = ANY, *, offset: int = 0, since: int | None = None) -> IntentWindows:
+        """Return windows of one size in each group. ``since``: none begins before it."""
         length = self._number(size)
-        return self._over({"kind": "hopping", "size": length, "hop": length, "offset": offset})
+        return self._grid(length, length, offset, since)
 
-    def hopping(self, size: OpenNumber = ANY, hop: OpenNumber = ANY, *, offset: int = 0) -> IntentWindows:
-        """Return windows of one size in each group, one every ``hop``."""
-        return self._over({"kind": "hopping", "size": self._number(size), "hop": self._number(hop), "offset": offset})
+    def hopping(
+        self, size: OpenNumber = ANY, hop: OpenNumber = ANY, *, offset: int = 0, since: int | None = None
+    ) -> IntentWindows:
+        """Return windows of one size in each group, one every ``hop``. ``since``: none begins before it."""
+        return self._grid(self._number(size), self._number(hop), offset, since)
 
     def snapshot(self) -> IntentWindows:
         """Return the windows between consecutive starts and ends of a group."""
@@ -388,6 +392,10 @@ class IntentGroups:
     def _number(self, given: OpenNumber) -> int | Placeholder:
         found: int | Placeholder = self.stream.scenario.opened(given, PlaceholderKind.NUMBER, least=1)
         return found
+
+    def _grid(self, size: Any, hop: Any, offset: int, since: int | None) -> IntentWindows:
+        first = {} if since is None else {"since": since}
+        return self._over({"kind": "hopping", "size": size, "hop": hop, "offset": offset, **first})
 
     def _over(self, window: Any) -> IntentWindows:
         return IntentWindows(self.stream, self.keys, window)

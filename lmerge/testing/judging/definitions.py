@@ -192,19 +192,38 @@ def _as_of(node: AsOfJoinNode, reads: Sequence[Table], begun: Begun) -> list[Lif
 
 
 def _windowed(node: WindowNode, reads: Sequence[Table], begun: Begun) -> list[Lifetime]:
-    if node.on_empty is not None:
-        raise NotJudged(f"{node.title}: windows without events have results")
     (events,) = reads
     last = max([begun, *(event.ve for event in events if event.ve < INF)])
     groups: dict[Values, list[Lifetime]] = {}
     for event in events:
         groups.setdefault(node.bound_keys.evaluate(event.row), []).append(event)
-    return [
+    found = [
         result
         for key, own in groups.items()
         for first, end in _spans(node, own, last)
         for result in _results(node, key, [one for one in own if _belongs(node, one, first, end)], first, end)
     ]
+    return found if node.on_empty is None else found + _without_events(node, events, last)
+
+
+def _without_events(node: WindowNode, events: Table, last: int) -> list[Lifetime]:
+    """Return the results of the windows of a grid without groups that have no events, from its first window on."""
+    kind, on_empty = node.window, node.on_empty
+    assert isinstance(kind, Hopping)
+    assert kind.since is not None
+    assert on_empty is not None
+    start = kind.offset
+    while start - kind.hop >= kind.since:
+        start -= kind.hop
+    while start < kind.since:
+        start += kind.hop
+    found = []
+    while start <= last:
+        end = later(start, kind.size)
+        if not any(_belongs(node, event, start, end) for event in events):
+            found += _stamped(node, (), on_empty(WindowDescriptor(start, end, ())), start, end)
+        start += kind.hop
+    return found
 
 
 def _spans(node: WindowNode, events: Table, last: int) -> list[tuple[int, int]]:
@@ -244,8 +263,7 @@ def _belongs(node: WindowNode, event: Lifetime, first: int, end: int) -> bool:
 
 
 def _results(node: Any, key: Values, members: list[Lifetime], first: int, end: int) -> list[Lifetime]:
-    stamp = node.policies.stamp
-    if not members or (stamp is Stamp.POINT_AT_END and end == INF):
+    if not members:
         return []
     clip = str(node.policies.clip)
     clipped = [
@@ -261,6 +279,14 @@ def _results(node: Any, key: Values, members: list[Lifetime], first: int, end: i
         if module.reads_events:
             clipped.sort(key=lambda event: (event.vs, 0 if module.starts_only else event.ve))
         rows = module.compute(clipped, WindowDescriptor(first, end, key))
+    return _stamped(node, key, rows, first, end)
+
+
+def _stamped(node: Any, key: Values, rows: Any, first: int, end: int) -> list[Lifetime]:
+    """Return the results of a window with their lifetimes."""
+    stamp = node.policies.stamp
+    if stamp is Stamp.POINT_AT_END and end == INF:
+        return []
     lifetime = (end - 1, end) if stamp is Stamp.POINT_AT_END else (first, end)
     if isinstance(node, TopNode) or not node.module.stamps:
         return [Lifetime((*key, *row), *lifetime) for row in rows]

@@ -19,7 +19,6 @@ from lmerge.testing.canonical.times import INF, NEG_INF
 from lmerge.testing.judging.functions import BIGINT, BLOB, RESULTS
 from lmerge.testing.judging.sort_keys import sort_key
 from lmerge.testing.judging.tables import CUTS_LEFT, CUTS_RIGHT, KEEPS_OWN, EventTable, Sequences
-from lmerge.testing.judging.unjudged import NotJudged
 from lmerge.wire.schema import Schema
 
 KEY = "window_key"
@@ -28,8 +27,6 @@ KEY = "window_key"
 def windowed(node: WindowNode, reads: Sequence[EventTable], made: Sequences) -> EventTable:
     """Return the table of what is computed in windows, when all of it is final."""
     (events,) = reads
-    if node.on_empty is not None:
-        raise NotJudged(f"{node.title}: windows without events have results")
     bound = node.bound_keys
     names = [name for name, _ in node.keys]
     key_forms = RowForms(Schema(bound.columns)) if names else None
@@ -41,7 +38,7 @@ def windowed(node: WindowNode, reads: Sequence[EventTable], made: Sequences) -> 
     if isinstance(node, TopNode):
         query = _ranked(node, members, events.groups, key_forms, made)
     else:
-        query = _computed(node, members, events.groups, key_forms, made)
+        query = _computed(node, members, events, key_forms, made)
     what = "top" if isinstance(node, TopNode) else "apply" if isinstance(node, ApplyNode) else "aggregate"
     return made.add(what, query, events.groups, events.begun)
 
@@ -103,8 +100,9 @@ def _ranked(node: TopNode, members: str, groups: Sequence[str], forms: RowForms 
 # Modules and aggregates: a function of the set of a window's events.
 
 
-def _computed(node: WindowNode, members: str, groups: Sequence[str], forms: RowForms | None, made: Sequences) -> str:
+def _computed(node: WindowNode, members: str, events: EventTable, forms: RowForms | None, made: Sequences) -> str:
     assert isinstance(node, (AggregateNode, ApplyNode))
+    groups = events.groups
     shown_call = node.call.shown if isinstance(node, ApplyNode) else ", ".join(call.shown for _, call in node.calls)
     name = made.functions.add(
         shown_call,
@@ -115,6 +113,8 @@ def _computed(node: WindowNode, members: str, groups: Sequence[str], forms: RowF
     by = ", ".join([*groups, KEY, "window_start", "window_end"])
     call = f"{name}(list(payload), list(vs), list(ve), window_start, window_end, {KEY})"
     each = f"SELECT {by}, unnest({call}) AS result FROM ({members}) GROUP BY {by}"
+    if node.on_empty is not None:
+        each = f"{each} UNION ALL {_without_events(node, members, events, made)}"
     chosen = ", ".join([*groups, "result.payload AS payload", "window_start", "window_end"])
     own = "result.vs AS result_start, result.ve AS result_end"
     stamp = node.policies.stamp
@@ -122,6 +122,30 @@ def _computed(node: WindowNode, members: str, groups: Sequence[str], forms: RowF
         return windows.kept(f"SELECT {chosen}, {own} FROM ({each})", cut=stamp is Stamp.CLIP)
     results = f"SELECT {chosen} FROM ({each})"
     return windows.at_end(results) if stamp is Stamp.POINT_AT_END else windows.aligned(results)
+
+
+def _without_events(node: WindowNode, members: str, events: EventTable, made: Sequences) -> str:
+    """Return the results of the windows of a grid that have no events: it has a first one, and no groups."""
+    kind, on_empty, payload = node.window, node.on_empty, made.functions.rows(node.schema).payload
+    assert isinstance(kind, Hopping)
+    assert kind.since is not None
+    assert on_empty is not None
+    keeps_own = str(node.policies.stamp) in KEEPS_OWN
+
+    def compute(first: int, last: int) -> list[dict[str, object]]:
+        results = []
+        for one in on_empty(WindowDescriptor(first, last, ())):
+            row, start, end = one if node.module.stamps else (one, first, last)
+            lifetime = (start, end) if keeps_own else (first, last)
+            results.append({"payload": payload(row), "vs": lifetime[0], "ve": lifetime[1]})
+        return results
+
+    name = made.functions.add("without events", compute, [BIGINT, BIGINT], RESULTS)
+    begun = f"SELECT {_begun(events)} AS begun FROM {events.name}"
+    until = f"SELECT coalesce(max(begun), {events.begun}) AS begun FROM ({begun})"
+    every = windows.grid(f"({until})", kind.size, kind.hop, kind.offset, "begun", kind.since)
+    chosen = f"'' :: BLOB AS {KEY}, window_start, window_end, unnest({name}(window_start, window_end)) AS result"
+    return f"SELECT {chosen} FROM ({every}) WHERE window_start NOT IN (SELECT window_start FROM ({members}))"
 
 
 def _over_windows(node: WindowNode, forms: RowForms | None, made: Sequences) -> Callable[..., list[dict[str, object]]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from random import Random
+from typing import Final
 
 from lmerge.errors import UsageError
 from lmerge.temporal.plan.grouped import module
@@ -14,6 +15,9 @@ from lmerge.testing.transforming.modules import STARTED_SO_FAR
 
 Cell = Mapping[str, str]
 """The word that each factor has in a row of a covering array."""
+
+FIRST_TIMES: Final = (None, None, None, 0, 3)
+"""``since`` of a grid that is drawn."""
 
 _EXTRA = tuple(operator for operator in OPERATORS if operator not in (*WINDOWED, "group_apply", "cleanse"))
 _IN_GROUPS = ("where", *ALTERATIONS, "edges", "coalesce")
@@ -113,7 +117,8 @@ def _windowed(random: Random, operator: str, stream: IntentStream, level: Cell) 
         raise UsageError(f"{operator} gives its results no lifetimes, so output={output} does not go with it")
     if kind in MOVING_ENDS:
         output = "align"
-    windows = over(stream.group_by(ANY), kind, random)
+    grouped = stream.group_by() if random.random() < 0.25 else stream.group_by(ANY)
+    windows = over(grouped, kind, random)
     if operator == "top":
         return windows.top(form=form, output=output)
     return windows.agg(clip=clip, form=form, output=output)
@@ -124,9 +129,9 @@ def over(grouped: IntentGroups, kind: str | None, random: Random) -> IntentWindo
     if kind is None:
         return grouped.windows()
     if kind == "tumbling":
-        return grouped.tumbling(offset=random.randint(-2, 2))
+        return grouped.tumbling(offset=random.randint(-2, 2), since=random.choice(FIRST_TIMES))
     if kind == "hopping":
-        return grouped.hopping()
+        return grouped.hopping(since=random.choice(FIRST_TIMES))
     if kind == "snapshot":
         return grouped.snapshot()
     if kind == "sessions":

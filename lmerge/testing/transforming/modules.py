@@ -21,6 +21,8 @@ from lmerge.wire.schema import Schema, SchemaLike
 
 LONGEST: Final = 1_000_000
 """What an event without an end lasts for, so that sums of durations stay exact."""
+FURTHEST: Final = 1_000_000
+"""The largest time in a row, and without its sign the smallest, so that arithmetic on the row stays in 64 bits."""
 
 
 class EachOnce(Operator[tuple[Any, ...]]):
@@ -78,14 +80,14 @@ class CountedRows(IncrementalOperator[tuple[Any, ...], int], Mergeable[tuple[Any
 
 
 class LastStarted(TimedOperator[tuple[Any, ...]]):
-    """When the last event of a window has started and ended, in lifetimes as they are clipped."""
+    """When the first event of a window starts and the last one ends, in lifetimes as they are clipped."""
 
     results: ClassVar[SchemaLike] = {"first": "int", "last": "int"}
     properties = Properties(reads=("start", "end"))
 
     def compute(self, rows: Sequence[TimedRow[tuple[Any, ...]]], window: Window) -> list[tuple[int, int]]:
-        """Return the smallest start and the largest end."""
-        return [(min(one.start for one in rows), max(one.end for one in rows))]
+        """Return the smallest start and the largest end, no further than ``FURTHEST`` from 0."""
+        return [(max(min(one.start for one in rows), -FURTHEST), min(max(one.end for one in rows), FURTHEST))]
 
 
 class CoveredTime(IncrementalTimedAggregate[Any, int, int]):

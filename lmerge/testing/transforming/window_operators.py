@@ -11,6 +11,7 @@ from lmerge.temporal.plan.calls import WindowCall
 from lmerge.temporal.plan.grouped import Grouped, Windowed, aggregate, module
 from lmerge.temporal.plan.stream import Stream
 from lmerge.temporal.plan.window_fields import window_of_fields
+from lmerge.temporal.windows.kinds import Hopping
 from lmerge.testing.intents.fluent import CLIPS, FIXED_OUTPUTS, FORMS, IntentScenario, IntentStream
 from lmerge.testing.intents.placeholders import MARK, Placeholder
 from lmerge.testing.intents.trees import IntentNode, in_order
@@ -18,6 +19,9 @@ from lmerge.testing.transforming.choices import AGGREGATES, MODULES, OVERFLOWING
 from lmerge.testing.transforming.expanding import expanded, over
 from lmerge.testing.transforming.filling import Fill, Filling, NoFit, free_name, has_type
 from lmerge.wire.schema import Schema
+
+ON_EMPTY: Final[Mapping[str, int]] = {"count": 0, "distinct_count": 0, "covered_time": -1}
+"""Results of windows without events, of calls that give whole numbers."""
 
 # Windows.
 
@@ -28,13 +32,22 @@ def _aggregate(filling: Filling, node: IntentNode, reads: Sequence[Stream]) -> S
     form, clip = _form(filling, node), filling.level(node.get("clip"), "none", CLIPS)
     schema = reads[0].schema
     given = node.value("calls")
-    calls = filling.value(given, (), lambda: _drawn_calls(filling, given, schema))
+    calls = filling.value(given, (), lambda: _drawn_calls(filling, given, schema, _can_be_empty(windows)))
     made = {name: _call(filling, call, schema) for name, call in calls}
     return windows.agg(form=form, output=output, clip=clip, rechecks=False, **made)
 
 
-def _drawn_calls(filling: Filling, placeholder: Placeholder, schema: Schema) -> tuple[tuple[str, WindowCall], ...]:
+def _can_be_empty(windows: Windowed[Stream]) -> bool:
+    """Return whether windows without events can have results (V.D)."""
+    return isinstance(windows.window, Hopping) and windows.window.since is not None and not windows.keys
+
+
+def _drawn_calls(
+    filling: Filling, placeholder: Placeholder, schema: Schema, can_be_empty: bool
+) -> tuple[tuple[str, WindowCall], ...]:
     levels = [filling.cell[placeholder.name]] if placeholder.name in filling.cell else []
+    if can_be_empty and filling.random.random() < 0.7:
+        levels.append("count")
     found: list[tuple[str, WindowCall]] = []
     while len(levels) < filling.random.randint(1, 2):
         levels.append(filling.random.choice([*AGGREGATES, "covered_time"]))
@@ -46,7 +59,8 @@ def _drawn_calls(filling: Filling, placeholder: Placeholder, schema: Schema) -> 
             level, types = "count", []
         name = free_name(f"r{len(found) + 1}", schema)
         value = filling.drawing(schema).expression(filling.random.choice(types), 1) if types else None
-        found.append((name, _called(level, value)))
+        is_empty = can_be_empty and level in ON_EMPTY and filling.random.random() < 0.7
+        found.append((name, _called(level, value, ON_EMPTY[level] if is_empty else None)))
     return tuple(found)
 
 
@@ -137,11 +151,11 @@ def _any(filling: Filling, node: IntentNode, reads: Sequence[Stream]) -> Stream:
     return inner.stream(root.node)
 
 
-def _called(level: str, value: Expression | None) -> WindowCall:
+def _called(level: str, value: Expression | None, on_empty: int | None) -> WindowCall:
     if level == "covered_time":
-        return module(level, value)
+        return module(level, value, on_empty=on_empty)
     parameters = {"p": 0.25} if level.startswith("percentile") else {}
-    return aggregate(level, *([] if value is None else [value]), **parameters)
+    return aggregate(level, *([] if value is None else [value]), on_empty=on_empty, **parameters)
 
 
 def _inner_of(stream: Stream) -> Stream:

@@ -9,10 +9,13 @@ from typing import Any, Final
 import pytest
 from judged_world import ENGINE
 
+import lmerge.temporal as lt
 from lmerge.temporal.operators import lifetimes
+from lmerge.temporal.row_forms import RowForms
 from lmerge.testing.canonical import joins, presence, samples, spans, windows
 from lmerge.testing.checking.session import every_operator
 from lmerge.testing.checking.tree_verdict import check
+from lmerge.testing.intents.fluent import scenario
 from lmerge.testing.judging.definitions import EVENTS_MAX
 from lmerge.testing.judging.operator_run import OperatorRun
 from lmerge.testing.judging.verdict import Events, Judge, Judgement, defined_table, final_table
@@ -56,6 +59,31 @@ def test_definition_sql_and_engine_agree_over_few_events(judge: Judge, seeds_of:
                 if operator.has_ended():
                     assert defined == found, (tree.name, operator.name)
     assert len(kinds) >= 10, kinds
+
+
+def empty_windows(seed: int) -> Iterator[ConcreteTree]:
+    """Yield trees of a grid that has a first window and no groups."""
+    s = scenario("empty windows")
+    since = s.stream("left", {"k": "int", "v": "int"}).tumbling(since=-20 * (seed % 5))
+    since.agg(n=lt.count(on_empty=0), m=lt.max(lt.col.v))
+    s.data(events=3, shape="interval", duration="short", liveliness="tight", overlap="low", speculation=False)
+    yield from Transformer(s, seed).trees(4)
+
+
+def test_windows_without_events_are_judged_by_all_three(judge: Judge, seeds_of: Callable[[int, int], range]) -> None:
+    """V.D: a grid that has a first window, and no groups, has results there."""
+    judged = 0
+    for seed in seeds_of(60, 4):
+        for tree in empty_windows(seed):
+            verdict = check(tree, ENGINE, judge)
+            assert verdict.outcome is Judgement.EQUAL, str(verdict)
+            assert verdict.run is not None
+            for operator in verdict.run.operators:
+                found = final_table(operator.result, (given for _, _, given in operator.steps))
+                assert defined_table(operator, tables_of(operator)) == found, str(tree)
+                forms = RowForms(operator.result.schema)
+                judged += sum(forms.of_payload(payload) == (0, None) for payload, _, _ in found)
+    assert judged > 10
 
 
 WRONG_SQL: Final[dict[str, tuple[Any, str, Callable[[str], str]]]] = {
@@ -115,3 +143,12 @@ def test_larger_inputs_have_no_third_opinion(judge: Judge) -> None:
     tables = tables_of(operator)
     assert max(events.total() for events in tables) > EVENTS_MAX
     assert defined_table(operator, tables) is None
+
+
+def test_an_error_in_the_sql_of_empty_windows_is_blamed_on_the_sql(
+    judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = windows.grid
+    monkeypatch.setattr(windows, "grid", lambda *args: right(*args).replace("greatest(", "greatest(2 + ", 1))
+    outcomes = {check(tree, ENGINE, judge).outcome for seed in range(5) for tree in empty_windows(seed)}
+    assert outcomes - {Judgement.EQUAL} == {Judgement.BROKEN}
