@@ -27,8 +27,9 @@ from lmerge.temporal.plan.windows import WindowNode
 from lmerge.temporal.row_forms import RowForms
 from lmerge.temporal.running import QueryRun
 from lmerge.temporal.windows.kinds import Hopping
+from lmerge.testing.decided import Events
 from lmerge.testing.evidence.shrinking import moved, times_of
-from lmerge.testing.judging.verdict import Events, RowDifference, differing
+from lmerge.testing.judging.verdict import RowDifference, differing
 from lmerge.testing.registry import PartRegistry
 from lmerge.testing.streams.batches import InputBatch, batched
 from lmerge.testing.streams.facets import FACET_LEVELS, Facets

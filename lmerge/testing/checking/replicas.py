@@ -15,16 +15,16 @@ from random import Random
 from typing import Final
 
 from lmerge.core.elements import INF, Element, Event, show_time
-from lmerge.core.merge import Merge
 from lmerge.core.tdb import Tdb
 from lmerge.errors import LmergeError, UsageError
 from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.plan.stream import Stream
 from lmerge.temporal.row_forms import RowForms
+from lmerge.testing.decided import Events
 from lmerge.testing.evidence.timeline import DrawnEvent, timeline
-from lmerge.testing.judging.verdict import Events, RowDifference, differing
-from lmerge.testing.oracle import Follow
-from lmerge.testing.streams.batches import batched, interleaved
+from lmerge.testing.judging.verdict import RowDifference, differing
+from lmerge.testing.merging import WrongMerge, drawn_kills, merged, shown_kills
+from lmerge.testing.streams.batches import batched
 from lmerge.testing.streams.facets import FACET_LEVELS, Facets
 from lmerge.testing.streams.generator import presented, table
 from lmerge.testing.systems.engine import EngineSystem
@@ -204,39 +204,16 @@ class _Round:
 
     def merged(self) -> Iterator[ReplicaFinding]:
         """Merge the outputs in an order that is drawn, with inputs killed; yield what the oracle finds."""
-        random = self._random
-        streams = {name: list(elements) for name, elements in self._outputs.items()}
-        names = list(streams)
-        survivor = names[random.randrange(len(names))]
-        killed = {
-            name: random.randrange(len(streams[name]) + 1)
-            for name in names
-            if name != survivor and random.random() < 0.6
-        }
-        sizes = {name: killed.get(name, len(streams[name])) for name in names}
-        kind = FACET_LEVELS["interleaving"][random.randrange(len(FACET_LEVELS["interleaving"]))]
-        follow = Follow(Merge())
-        taken = dict.fromkeys(names, 0)
+        killed = drawn_kills(self._random, {name: len(elements) for name, elements in self._outputs.items()})
         try:
-            for name in names:
-                follow.attach(name)
-                if not sizes[name]:
-                    follow.detach(name)
-            for name in interleaved(random, sizes, kind):
-                refused = follow.publish(name, streams[name][taken[name]])
-                taken[name] += 1
-                if refused.detached:
-                    yield self._finding(name, f"the merge ended it: {refused.detached[0].reason}")
-                    return
-                if name in killed and taken[name] == killed[name]:
-                    follow.detach(name)
-        except AssertionError as problem:
-            yield self._finding("", f"{problem} (killed: {_killed(killed)})")
+            found = merged(self._random, self._outputs, killed)
+        except WrongMerge as problem:
+            yield self._finding(problem.replica, str(problem))
             return
-        merged = Counter((event.payload, event.vs, event.ve) for event in follow.events())
-        if merged != self._expected:
-            differences, count = differing(self._expected, merged, INF, self._forms)
-            yield self._finding("", f"its table differs in {count} events (killed: {_killed(killed)})", differences)
+        table = Counter((event.payload, event.vs, event.ve) for event in found.events)
+        if table != self._expected:
+            differences, count = differing(self._expected, table, INF, self._forms)
+            yield self._finding("", f"its table differs in {count} events (killed: {shown_kills(killed)})", differences)
 
     def _finding(self, replica: str, problem: str, differences: Sequence[RowDifference] = ()) -> ReplicaFinding:
         return ReplicaFinding(replica, problem, self._number, differences, self._inputs, self._outputs)
@@ -281,7 +258,3 @@ class _Round:
         system: System = EngineSystem() if isinstance(replica, Stream) else replica
         batches: Sequence[EmittedBatch] = system.run(tree, inputs, self._timeout_s).outputs["result"]
         return [element for batch in batches for element in batch.elements]
-
-
-def _killed(killed: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} after {count} elements" for name, count in killed.items()) or "none"

@@ -36,15 +36,21 @@ Begun = int
 """The latest time that the streams have come to: where the windows of an event without an end stop (D13)."""
 
 
-def defined(node: PlanNode, tables: Mapping[PlanNode, Table], begun: Begun) -> list[Lifetime]:
-    """Return the table that a node means, over those of ``tables``. Raises NotJudged without a definition."""
+def defined(node: PlanNode, tables: Mapping[PlanNode, Table], begun: Mapping[PlanNode, Begun]) -> list[Lifetime]:
+    """Return the table that a node means, over those of ``tables``. Raises NotJudged without a definition.
+
+    ``begun``: of each table.
+    """
     found: dict[PlanNode, Table] = dict(tables)
+    times = dict(begun)
     for one in in_order([node], tables):
         if one not in found:
             define = _DEFINITIONS.get(one.kind)
             if define is None:
                 raise NotJudged(f"{one.title}: there is no definition of {one.kind!r}")
-            found[one] = define(one, [found[read] for read in one.reads], begun)
+            came = max(times[read] for read in one.reads)
+            found[one] = define(one, [found[read] for read in one.reads], came)
+            times[one] = one.operator(one.title).mark_of(came) if isinstance(one, LifetimeNode) else came
     return list(found[node])
 
 
@@ -335,7 +341,8 @@ def _applied(node: GroupApplyNode, reads: Sequence[Table], begun: Begun) -> list
     found = []
     for key, events in groups.items():
         first = key if node.has_keys else ()
-        found += [Lifetime((*first, *row), vs, ve) for row, vs, ve in defined(node.plan, {node.group: events}, begun)]
+        results = defined(node.plan, {node.group: events}, {node.group: begun})
+        found += [Lifetime((*first, *row), vs, ve) for row, vs, ve in results]
     return found
 
 

@@ -31,10 +31,9 @@ class OperatorRun:
     reads: tuple[PlanNode, ...]
     steps: list[Step] = field(default_factory=list)
 
-    @property
-    def begun(self) -> int:
-        """The latest finite watermark or stable point of what came: where windows of a grid stop (D13)."""
-        times = [t for _, read, _ in self.steps for delta in read for t in (delta.mark, delta.stable)]
+    def begun(self, at: int) -> int:
+        """Return the latest finite watermark or stable point of a stream: where windows of a grid stop (D13)."""
+        times = [t for _, read, _ in self.steps for t in (read[at].mark, read[at].stable)]
         return max((t for t in times if t is not None and t < INF), default=NEG_INF)
 
     def has_ended(self) -> bool:

@@ -21,6 +21,7 @@ from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.plan.properties import derive
 from lmerge.temporal.row_forms import RowForms
 from lmerge.temporal.values import show_values
+from lmerge.testing.decided import Events, decided
 from lmerge.testing.judging.definitions import EVENTS_MAX, defined
 from lmerge.testing.judging.functions import Functions
 from lmerge.testing.judging.operator_run import OperatorRun
@@ -31,9 +32,6 @@ from lmerge.testing.judging.unjudged import NotJudged
 from lmerge.text_enum import TextEnum
 
 SHOWN_MAX: Final = 20
-
-Events = Counter[tuple[bytes, int, int]]
-"""A table: how often there is an event, by payload, start and end."""
 
 
 class Judgement(TextEnum):
@@ -169,9 +167,9 @@ class Judge:
     def _expected(self, operator: OperatorRun, tables: Sequence[Events], made: Sequences) -> Events:
         """Return the table that an operator must mean, by its queries over those of its inputs. Raises NotJudged."""
         loaded: dict[PlanNode, EventTable] = {}
-        for name, read, events in zip(_input_names(operator), operator.reads, tables, strict=True):
-            load(self._database, name, events)
-            loaded.setdefault(read, EventTable(name, (), operator.begun))
+        for at, (name, read) in enumerate(zip(_input_names(operator), operator.reads, strict=True)):
+            load(self._database, name, tables[at])
+            loaded.setdefault(read, EventTable(name, (), operator.begun(at)))
         found = sequence([operator.result], loaded, made)[operator.result]
         for name, query in made.statements:
             self._database.execute(f"CREATE TEMP TABLE {name} AS {query}")
@@ -232,11 +230,13 @@ def defined_table(operator: OperatorRun, tables: Sequence[Events]) -> Events | N
     if any(events.total() > EVENTS_MAX for events in tables):
         return None
     given = {}
-    for read, events in zip(operator.reads, tables, strict=True):
+    begun = {}
+    for at, (read, events) in enumerate(zip(operator.reads, tables, strict=True)):
         row_of = RowForms(read.schema).of_payload
         given[read] = [Lifetime(row_of(payload), vs, ve) for payload, vs, ve in events.elements()]
+        begun[read] = operator.begun(at)
     try:
-        found = defined(operator.result, given, operator.begun)
+        found = defined(operator.result, given, begun)
     except NotJudged:
         return None
     payload_of = RowForms(operator.result.schema).payload
@@ -282,16 +282,3 @@ def differing(expected: Events, found: Events, stable: int, forms: RowForms) -> 
 def _in_time(event: tuple[bytes, int, int | None]) -> tuple[int, int, bytes]:
     payload, vs, ve = event
     return vs, INF if ve is None else ve, payload
-
-
-def decided(events: Events, stable: int) -> Counter[tuple[bytes, int, int | None]]:
-    """Return what of a table is decided at a stable point: frozen events, and half-frozen ones without their end."""
-    found: Counter[tuple[bytes, int, int | None]] = Counter()
-    if stable == INF:
-        for (payload, vs, ve), count in events.items():
-            found[payload, vs, ve] += count
-        return found
-    for (payload, vs, ve), count in events.items():
-        if vs < stable:
-            found[payload, vs, ve if ve < stable else None] += count
-    return found

@@ -15,10 +15,11 @@ from lmerge.temporal.row_forms import RowForms
 from lmerge.testing.canonical import joins, presence, samples, spans, windows
 from lmerge.testing.checking.session import every_operator
 from lmerge.testing.checking.tree_verdict import check
+from lmerge.testing.decided import Events
 from lmerge.testing.intents.fluent import scenario
 from lmerge.testing.judging.definitions import EVENTS_MAX
 from lmerge.testing.judging.operator_run import OperatorRun
-from lmerge.testing.judging.verdict import Events, Judge, Judgement, defined_table, final_table
+from lmerge.testing.judging.verdict import Judge, Judgement, defined_table, final_table
 from lmerge.testing.systems.inputs import inputs_of
 from lmerge.testing.transforming.concrete import ConcreteTree
 from lmerge.testing.transforming.transformer import Transformer

@@ -1,0 +1,66 @@
+"""Merges of the outputs of replicas, checked after every step: in an order that is drawn, with inputs killed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from lmerge.core.elements import Element, Event
+from lmerge.core.merge import Merge
+from lmerge.testing.oracle import Follow
+from lmerge.testing.streams.batches import interleaved
+from lmerge.testing.streams.facets import FACET_LEVELS
+
+
+class WrongMerge(Exception):
+    """A merge of outputs broke a law, or ended an input. ``replica``: the input's name, or empty for the merge."""
+
+    def __init__(self, replica: str, problem: str) -> None:
+        super().__init__(problem)
+        self.replica = replica
+
+
+@dataclass(frozen=True)
+class CheckedMerge:
+    """A merge that kept all laws. ``elements``: of its output, with how many elements had come by then."""
+
+    elements: Sequence[tuple[int, Element]]
+    events: Sequence[Event]
+
+
+def drawn_kills(random: Random, sizes: Mapping[str, int], share: float = 0.6) -> dict[str, int]:
+    """Return after how many of its elements an input is killed, by name; at least one input lives."""
+    names = list(sizes)
+    survivor = names[random.randrange(len(names))]
+    return {name: random.randrange(sizes[name] + 1) for name in names if name != survivor and random.random() < share}
+
+
+def merged(random: Random, streams: Mapping[str, Sequence[Element]], killed: Mapping[str, int]) -> CheckedMerge:
+    """Merge streams in an order that is drawn. ``killed``: as of ``drawn_kills``. Raises WrongMerge."""
+    sizes = {name: killed.get(name, len(stream)) for name, stream in streams.items()}
+    kind = FACET_LEVELS["interleaving"][random.randrange(len(FACET_LEVELS["interleaving"]))]
+    follow = Follow(Merge())
+    taken = dict.fromkeys(streams, 0)
+    found: list[tuple[int, Element]] = []
+    try:
+        for name in streams:
+            follow.attach(name)
+            if not sizes[name]:
+                follow.detach(name)
+        for count, name in enumerate(interleaved(random, sizes, kind), 1):
+            refused = follow.publish(name, streams[name][taken[name]])
+            taken[name] += 1
+            if refused.detached:
+                raise WrongMerge(name, f"the merge ended it: {refused.detached[0].reason}")
+            if name in killed and taken[name] == killed[name]:
+                follow.detach(name)
+            found += [(count, element) for element in follow.elements[len(found) :]]
+    except AssertionError as problem:
+        raise WrongMerge("", f"{problem} (killed: {shown_kills(killed)})") from None
+    return CheckedMerge(found, follow.events())
+
+
+def shown_kills(killed: Mapping[str, int]) -> str:
+    """Return in words who was killed."""
+    return ", ".join(f"{name} after {count} elements" for name, count in killed.items()) or "none"
