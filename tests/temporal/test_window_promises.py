@@ -211,6 +211,32 @@ def test_the_algorithm_follows_from_window_form_and_groups(
     assert algorithm_of(stream.node).case.algorithm == algorithm, explain(stream.node)
 
 
+def by_watermark(stream: Stream) -> Stream:
+    return stream.tumbling(4).agg(n=count(), form="watermark")
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        by_watermark(numbers().cleanse()),
+        by_watermark(numbers().cleanse().where(col.a >= 0).shift(1)),
+        by_watermark(numbers(*IN_ORDER).tumbling(2).agg(a=count())),
+        numbers().cleanse().group_by("a").apply(by_watermark),
+    ],
+    ids=["cleanse", "cleanse, filter, shift", "windows", "groups"],
+)
+def test_where_events_are_held_back_the_watermark_promises_nothing(stream: Stream) -> None:
+    """It has passed the end of a window, and events come into it that an operator below has held back."""
+    assert INSERT_ONLY not in derive(stream.node)[stream.node].promises, explain(stream.node)
+
+
+def test_a_window_that_the_watermark_has_passed_is_revised_behind_cleanse() -> None:
+    graph = compile_plan([by_watermark(numbers().cleanse()).node]).graph()
+    came = [Change((0, 0), start, start, start + 1) for start in (0, 2, 20)]
+    found = [str(change) for delta in (Delta(came, 2, 20), Delta([], 4)) for change in graph.step([delta])[0].changes]
+    assert found == ["insert((1), 0, 4)", "adjust((1), 0, 4, 0)", "insert((2), 0, 4)"]
+
+
 def merged(stream: Stream, algorithm: str, random_: Random) -> tuple[Counter[Lifetime], Counter[Lifetime]]:
     """Merge two runs in a merge that is fixed to an algorithm; return its table, and that of the query."""
     changes = in_order(random_)

@@ -49,13 +49,15 @@ class Derived:
     """What a node's stream promises. ``reason``: why, for people.
 
     ``key``: columns whose values are unique with the start, if the stream promises a key. ``is_tied``: all events of
-    one start come in one batch.
+    one start come in one batch. ``is_behind``: an event can come when the watermark has passed its start, because an
+    operator has held it back.
     """
 
     promises: Properties
     reason: str
     key: frozenset[str] = frozenset()
     is_tied: bool = False
+    is_behind: bool = False
 
 
 def derive(node: PlanNode, group: Derived | None = None) -> dict[PlanNode, Derived]:
@@ -187,7 +189,7 @@ def _of_cleanse(node: PlanNode, inputs: Sequence[Derived]) -> Derived:
     (given,) = inputs
     kept = given.promises & {KEY, STRICTLY_ORDERED}
     promises = frozenset({INSERT_ONLY, ORDERED, DETERMINISTIC_TIES}) | kept
-    return Derived(promises, "each event once when it is final, in order of start and row", given.key, is_tied=True)
+    return Derived(promises, "each event once when it is final, in order of start and row", given.key, True, True)
 
 
 def _of_union(node: PlanNode, inputs: Sequence[Derived]) -> Derived:
@@ -240,9 +242,9 @@ def _of_group_apply(node: PlanNode, inputs: Sequence[Derived]) -> Derived:
 
 def _of_windows(node: PlanNode, inputs: Sequence[Derived]) -> Derived:
     assert isinstance(node, WindowNode)
-    promises, reason = promises_of_windows(node, inputs[0].promises)
+    promises, reason = promises_of_windows(node, inputs[0].promises, is_behind=inputs[0].is_behind)
     keys = frozenset(name for name, _ in node.keys)
-    return Derived(promises, reason, keys, is_tied=DETERMINISTIC_TIES in promises)
+    return Derived(promises, reason, keys, is_tied=DETERMINISTIC_TIES in promises, is_behind=True)
 
 
 _RULES: Final[Mapping[type[PlanNode], Rule]] = {

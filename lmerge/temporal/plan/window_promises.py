@@ -3,8 +3,9 @@
 Four questions decide it (IV.G, departures D15 and D16):
 
 * Is a result emitted once? In the form ``final`` always, over any input. In ``watermark`` if events come in order and
-  are never revised, since none can come into a window that has ended; but a session can still grow then. In ``eager``
-  only on a grid, if the module declares that more events take no result away.
+  are never revised, since none can come into a window that has ended. But a session can still grow then, and where an
+  operator below holds events back, such as cleanse, the watermark passes them. In ``eager`` only on a grid, if the
+  module declares that more events take no result away.
 * Do results come in the order of their starts? The windows of a grid do, and those of one group. Those of several
   groups that have windows of their own come in the order of their ends.
 * Are several results of one start always in one batch, which is sorted? Then ties are deterministic.
@@ -22,13 +23,16 @@ from lmerge.temporal.windows.policies import Form, Stamp
 IN_ORDER = frozenset({INSERT_ONLY, ORDERED})
 
 
-def promises_of_windows(node: WindowNode, given: Properties) -> tuple[Properties, str]:
-    """Return what a node of windows promises over an input that promises ``given``, and why."""
+def promises_of_windows(node: WindowNode, given: Properties, *, is_behind: bool) -> tuple[Properties, str]:
+    """Return what a node of windows promises over an input that promises ``given``, and why.
+
+    ``is_behind``: whether events of the input can come when the watermark has passed their starts.
+    """
     form, is_single = node.policies.form, isinstance(node, AggregateNode)
     scope = "group and window" if node.keys else "window"
     rows = f"one row for each {scope}" if is_single else f"rows for each {scope}"
     key = frozenset({KEY}) if is_single else NOTHING
-    once = _emitted_once(node, given)
+    once = _emitted_once(node, given, is_behind)
     if once is None:
         return key, f"{rows}; the form {form} revises"
     disorder = _disorder(node, given)
@@ -41,12 +45,12 @@ def promises_of_windows(node: WindowNode, given: Properties) -> tuple[Properties
     return IN_ORDER | {DETERMINISTIC_TIES} | key, f"{rows}, {once}, in order of the window, then of the row"
 
 
-def _emitted_once(node: WindowNode, given: Properties) -> str | None:
+def _emitted_once(node: WindowNode, given: Properties, is_behind: bool) -> str | None:
     """Return why no result is revised, or None if results are."""
     form, kind = node.policies.form, node.window
     if form is Form.FINAL:
         return "emitted once"
-    if form is Form.WATERMARK and given >= IN_ORDER and not isinstance(kind, Sessions):
+    if form is Form.WATERMARK and given >= IN_ORDER and not (is_behind or isinstance(kind, Sessions)):
         return "emitted once, as events come in order"
     if form is Form.SETTLED and closes_with_its_end(node):
         return "emitted once, when its window closes"
