@@ -178,9 +178,16 @@ PROMISED = (
     Defect(
         "promises: a session by watermark is emitted once",
         f"{PLAN}/window_promises.py",
-        "given >= IN_ORDER and not isinstance(kind, Sessions):\n",
-        "given >= IN_ORDER:\n",
+        "given >= IN_ORDER and not (is_behind or isinstance(kind, Sessions)):\n",
+        "given >= IN_ORDER and not is_behind:\n",
         PROMISES,
+    ),
+    Defect(
+        "promises: the watermark passes no event that is held back",
+        f"{PLAN}/window_promises.py",
+        "given >= IN_ORDER and not (is_behind or isinstance(kind, Sessions)):\n",
+        "given >= IN_ORDER and not isinstance(kind, Sessions):\n",
+        f"{TESTS}/test_window_promises.py::test_where_events_are_held_back_the_watermark_promises_nothing",
     ),
     Defect(
         "promises: a derived promise ignores the form",

@@ -8,77 +8,37 @@ that hold for a query; one that cannot hold is refused with the reason. Others r
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import lcm
 from random import Random
 from typing import Final
 
-from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Event, Insert, Stable, show_time
+from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Insert, Stable, show_time
 from lmerge.core.tdb import Tdb
-from lmerge.errors import LmergeError, UsageError
-from lmerge.temporal.changes import Delta
+from lmerge.errors import LmergeError
 from lmerge.temporal.expressions.surface import Expression, lit
 from lmerge.temporal.expressions.tree import ColumnReference
-from lmerge.temporal.plan.compiling import in_order
-from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.plan.stream import Stream
 from lmerge.temporal.plan.windows import WindowNode
 from lmerge.temporal.row_forms import RowForms
-from lmerge.temporal.running import QueryRun
 from lmerge.temporal.windows.kinds import Hopping
+from lmerge.testing.checking.engine_relations import OF_ENGINE
+from lmerge.testing.checking.related import CannotHold, RelatedRun, Relation, every_node
 from lmerge.testing.decided import Events
 from lmerge.testing.evidence.shrinking import moved, times_of
 from lmerge.testing.judging.verdict import RowDifference, differing
 from lmerge.testing.registry import PartRegistry
-from lmerge.testing.streams.batches import InputBatch, batched
+from lmerge.testing.streams.batches import InputBatch
 from lmerge.testing.streams.facets import FACET_LEVELS, Facets
-from lmerge.testing.streams.generator import presented, table
+from lmerge.testing.streams.generator import table
 from lmerge.testing.systems.engine import EngineSystem
-from lmerge.testing.systems.inputs import TreeInputs, forms_of, items_of
+from lmerge.testing.systems.inputs import TreeInputs, forms_of
 from lmerge.testing.systems.system import TIMEOUT_S, System, SystemFailure
 from lmerge.testing.transforming.concrete import ConcreteTree, SourceData
 
 ROUNDS: Final = 10
 _ARRIVALS: Final = ("disorder", "revisions", "batching", "interleaving")
-
-
-class CannotHold(UsageError):
-    """A relation does not hold for a query, whatever its results are. The message has the reason."""
-
-
-@dataclass(frozen=True)
-class RelatedRun:
-    """A query that is related to itself. ``run`` gives the table of a result; ``key``: a column that splits the query.
-
-    ``events``: the tables of the sources; ``inputs``: the streams of the first run; ``expected``: its table.
-    """
-
-    tree: ConcreteTree
-    random: Random
-    events: Mapping[str, Sequence[Event]]
-    inputs: TreeInputs
-    expected: Events
-    run: Callable[[ConcreteTree, TreeInputs], Events]
-    key: str = ""
-
-    @property
-    def implementation(self) -> str:
-        """The implementation of the engine that the tree chooses."""
-        return self.tree.run.get("implementation", "auto")
-
-    def presented(self, facets: Facets) -> TreeInputs:
-        """Return other streams of the same tables."""
-        seed = self.random.randrange(2**31)
-        streams = {
-            name: presented(self.events[name], facets, node.columns, seed + at)
-            for at, (name, node) in enumerate(self.tree.sources.items())
-        }
-        return TreeInputs(batched(self.random, streams, facets.interleaving, facets.batching))
-
-
-Relation = Callable[[RelatedRun], Iterator[tuple[Events, Events]]]
-"""Yields pairs of tables that must be equal: what was expected, and what came. Raises CannotHold."""
 
 
 # Other streams of the same tables.
@@ -104,17 +64,10 @@ def _check_ends(related: RelatedRun) -> None:
 
 def _grids(tree: ConcreteTree) -> list[Hopping]:
     found = []
-    for node in _every_node(list(tree.outputs.values())):
+    for node in every_node(list(tree.outputs.values())):
         if isinstance(node, WindowNode) and isinstance(node.window, Hopping):
             found.append(node.window)
     return found
-
-
-def _every_node(roots: Sequence[PlanNode]) -> Iterator[PlanNode]:
-    for node in in_order(roots):
-        yield node
-        if node.inner is not None:
-            yield from _every_node([node.inner])
 
 
 # Other times.
@@ -200,52 +153,6 @@ def _with_nothing(related: RelatedRun) -> Iterator[tuple[Events, Events]]:
 # Parts of a run: for the engine.
 
 
-def _restored(related: RelatedRun) -> Iterator[tuple[Events, Events]]:
-    """Stop at a point, go on from a snapshot in another run: the whole is the same."""
-    ((name, node),) = related.tree.outputs.items()
-    forms = forms_of(related.tree.sources)
-    batches = [(one.name, items_of(one.elements, forms[one.name])) for one in related.inputs.batches]
-    cut = related.random.randrange(len(batches) + 1)
-    run = QueryRun(dict(related.tree.outputs), implementation=related.implementation)
-    deltas = [step[name] for source, items in batches[:cut] for step in run.take(source, items)]
-    other = QueryRun(dict(related.tree.outputs), implementation=related.implementation, resume=run.snapshot())
-    deltas += [step[name] for source, items in batches[cut:] for step in other.take(source, items)]
-    yield related.expected, _table_of(deltas, node)
-
-
-def _forwarded(related: RelatedRun) -> Iterator[tuple[Events, Events]]:
-    """Let the run know that only events with Ve >= t are needed: all of these are there, and right."""
-    ((name, node),) = related.tree.outputs.items()
-    ends = sorted({ve for _, _, ve in related.expected})
-    t = ends[related.random.randrange(len(ends))] if ends else 0
-    forms = forms_of(related.tree.sources)
-    run = QueryRun(dict(related.tree.outputs), implementation=related.implementation)
-    run.fast_forward(name, t)
-    deltas = [
-        step[name]
-        for batch in related.inputs.batches
-        for step in run.take(batch.name, items_of(batch.elements, forms[batch.name]))
-    ]
-    yield _needed(related.expected, t), _needed(_table_of(deltas, node), t)
-
-
-def _needed(table_: Events, t: int) -> Events:
-    return Counter({event: count for event, count in table_.items() if event[2] >= t})
-
-
-def _table_of(deltas: Sequence[Delta], node: PlanNode) -> Events:
-    """Return the table of the batches of a result."""
-    payload = RowForms(node.schema).payload
-    found: Events = Counter()
-    for delta in deltas:
-        for row, vs, old, new in delta.changes:
-            if old > vs:
-                found[payload(row), vs, old] -= 1
-            if new > vs:
-                found[payload(row), vs, new] += 1
-    return Counter({event: count for event, count in found.items() if count})
-
-
 RELATIONS: Final[PartRegistry[Relation]] = PartRegistry(
     "lmerge.testing.relations",
     "relation",
@@ -256,8 +163,7 @@ RELATIONS: Final[PartRegistry[Relation]] = PartRegistry(
         "split-by-key": _split,
         "ternary": _ternary,
         "with-nothing": _with_nothing,
-        "restored": _restored,
-        "fast-forward": _forwarded,
+        **OF_ENGINE,
     },
 )
 
@@ -313,12 +219,13 @@ def check_relations(
     return found
 
 
-OF_ENGINE: Final = ("restored", "fast-forward")
-"""Relations of how the engine runs, which hold for every tree."""
+def check_tree(
+    tree: ConcreteTree, inputs: TreeInputs, relations: Sequence[str] = tuple(OF_ENGINE)
+) -> list[RelationVerdict]:
+    """Check relations of one tree over its inputs on the engine; without an end of each input there are none.
 
-
-def check_tree(tree: ConcreteTree, inputs: TreeInputs, relations: Sequence[str] = OF_ENGINE) -> list[RelationVerdict]:
-    """Check relations of one tree over its inputs on the engine; without an end of each input there are none."""
+    ``relations``: by default those of how the engine runs, which hold for every tree.
+    """
     if len(tree.outputs) != 1 or not all(Stable(INF) in inputs.elements(name) for name in tree.sources):
         return []
     (node,) = tree.outputs.values()

@@ -21,7 +21,8 @@ from lmerge.testing.transforming.concrete import ConcreteTree
 class TreeVerdict:
     """The verdict over one tree. ``operators``: over each of them, those that were judged first in order.
 
-    ``failure``: what the system failed with, if it gave no result. ``run``: what it gave.
+    ``failure``: what the system failed with, if it gave no result, or which relation of how it runs does not hold.
+    ``run``: what it gave.
     """
 
     tree: ConcreteTree

@@ -36,7 +36,8 @@ def _lines(verdict: TreeVerdict) -> Iterator[str]:
     yield f"versions: {', '.join(f'{name} {version}' for name, version in verdict.versions.items())}"
     if verdict.failure:
         yield ""
-        yield f"The system gave no result: {verdict.failure}"
+        what = "The system gave no result" if verdict.run is None else "A relation of how the engine runs does not hold"
+        yield f"{what}: {verdict.failure}"
     blamed = verdict.blamed
     if blamed is not None:
         yield ""

@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from lmerge.testing.intents.fluent import ALTERATIONS, JOINS
-from lmerge.testing.transforming.modules import COUNTED_ROWS, EACH_ONCE, LAST_STARTED, STARTED_SO_FAR
+from lmerge.testing.transforming.modules import (
+    CHECKSUM,
+    COUNTED_ROWS,
+    COVERED_TIME,
+    EACH_ONCE,
+    LAST_STARTED,
+    STARTED_SO_FAR,
+)
 
 OPERATORS: Final[tuple[str, ...]] = (
     "where",
@@ -57,7 +64,8 @@ AGGREGATES: Final[Mapping[str, tuple[str, ...]]] = {
     "stddev_pop": ("int", "float", "decimal"),
     "stddev_samp": ("int", "float", "decimal"),
     "percentile_cont": ("int", "float", "decimal"),
-    "covered_time": ("int",),
+    COVERED_TIME: ("int",),
+    CHECKSUM: ("int",),
 }
 """Aggregates, with the types of what they take."""
 OVERFLOWING: Final = ("sum", "avg", "var_pop", "var_samp", "stddev_pop", "stddev_samp", "median", "percentile_cont")

@@ -11,13 +11,15 @@ from lmerge.temporal.plan.grouped import module
 from lmerge.testing.intents.fluent import ALTERATIONS, IntentGroups, IntentStream, IntentWindows, OpenChoice
 from lmerge.testing.intents.placeholders import ANY
 from lmerge.testing.transforming.choices import MODULES, MOVING_ENDS, OPERATORS, OWN_LIFETIMES, WINDOWED
-from lmerge.testing.transforming.modules import STARTED_SO_FAR
+from lmerge.testing.transforming.modules import COUNTED_ROWS, STARTED_SO_FAR
 
 Cell = Mapping[str, str]
 """The word that each factor has in a row of a covering array."""
 
 FIRST_TIMES: Final = (None, None, None, 0, 3)
 """``since`` of a grid that is drawn."""
+DIVIDED: Final = 5
+"""How many hops a window is long whose parts are computed once and merged."""
 
 _EXTRA = tuple(operator for operator in OPERATORS if operator not in (*WINDOWED, "group_apply", "cleanse"))
 _IN_GROUPS = ("where", *ALTERATIONS, "edges", "coalesce")
@@ -112,6 +114,8 @@ def _windowed(random: Random, operator: str, stream: IntentStream, level: Cell) 
     if operator == "apply":
         output = level.get("output", "align")
         chosen = STARTED_SO_FAR if output in OWN_LIFETIMES else random.choice(MODULES)
+        if chosen != STARTED_SO_FAR and kind == "hopping" and random.random() < 0.5:
+            chosen = COUNTED_ROWS  # its windows share panes
         return over(stream.group_by(), kind, random).apply(module(chosen), clip=clip, form=form, output=output)
     if output in OWN_LIFETIMES:
         raise UsageError(f"{operator} gives its results no lifetimes, so output={output} does not go with it")
@@ -131,7 +135,8 @@ def over(grouped: IntentGroups, kind: str | None, random: Random) -> IntentWindo
     if kind == "tumbling":
         return grouped.tumbling(offset=random.randint(-2, 2), since=random.choice(FIRST_TIMES))
     if kind == "hopping":
-        return grouped.hopping(since=random.choice(FIRST_TIMES))
+        since, hop = random.choice(FIRST_TIMES), random.choice((0, 1, 2))
+        return grouped.hopping(DIVIDED * hop, hop, since=since) if hop else grouped.hopping(since=since)
     if kind == "snapshot":
         return grouped.snapshot()
     if kind == "sessions":

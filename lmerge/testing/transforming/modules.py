@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Final
 
 from lmerge.temporal.modules.kinds import (
+    IncrementalAggregate,
     IncrementalOperator,
     IncrementalTimedAggregate,
     Mergeable,
@@ -21,6 +22,7 @@ from lmerge.wire.schema import Schema, SchemaLike
 
 LONGEST: Final = 1_000_000
 """What an event without an end lasts for, so that sums of durations stay exact."""
+PRIME: Final = 1_000_003
 FURTHEST: Final = 1_000_000
 """The largest time in a row, and without its sign the smallest, so that arithmetic on the row stays in 64 bits."""
 
@@ -114,8 +116,36 @@ class CoveredTime(IncrementalTimedAggregate[Any, int, int]):
         return state
 
 
+class Checksum(IncrementalAggregate[Any, int, int], Mergeable[Any, int]):
+    """The sum of whole numbers modulo a prime: it can be merged, and stays in 64 bits whatever the numbers are."""
+
+    inputs: ClassVar[SchemaLike] = {"value": "int"}
+    result = "int"
+
+    def begin(self) -> int:
+        """Return the sum of no rows."""
+        return 0
+
+    def add(self, state: int, rows: Sequence[Any]) -> int:
+        """Return the sum with further rows."""
+        return int(state + sum(rows)) % PRIME
+
+    def remove(self, state: int, rows: Sequence[Any]) -> int:
+        """Return the sum without some rows."""
+        return int(state - sum(rows)) % PRIME
+
+    def merge(self, state: int, other: int) -> int:
+        """Return the sum of both."""
+        return (state + other) % PRIME
+
+    def compute(self, state: int) -> int:
+        """Return the sum."""
+        return state
+
+
 EACH_ONCE: Final = MODULES.named(EachOnce)
 STARTED_SO_FAR: Final = MODULES.named(StartedSoFar)
 COUNTED_ROWS: Final = MODULES.named(CountedRows)
 LAST_STARTED: Final = MODULES.named(LastStarted)
 COVERED_TIME: Final = MODULES.named(CoveredTime)
+CHECKSUM: Final = MODULES.named(Checksum)

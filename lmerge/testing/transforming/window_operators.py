@@ -18,9 +18,10 @@ from lmerge.testing.intents.trees import IntentNode, in_order
 from lmerge.testing.transforming.choices import AGGREGATES, MODULES, OVERFLOWING, WINDOWS
 from lmerge.testing.transforming.expanding import expanded, over
 from lmerge.testing.transforming.filling import Fill, Filling, NoFit, free_name, has_type
+from lmerge.testing.transforming.modules import CHECKSUM, COVERED_TIME
 from lmerge.wire.schema import Schema
 
-ON_EMPTY: Final[Mapping[str, int]] = {"count": 0, "distinct_count": 0, "covered_time": -1}
+ON_EMPTY: Final[Mapping[str, int]] = {"count": 0, "distinct_count": 0, COVERED_TIME: -1, CHECKSUM: -1}
 """Results of windows without events, of calls that give whole numbers."""
 
 # Windows.
@@ -32,25 +33,25 @@ def _aggregate(filling: Filling, node: IntentNode, reads: Sequence[Stream]) -> S
     form, clip = _form(filling, node), filling.level(node.get("clip"), "none", CLIPS)
     schema = reads[0].schema
     given = node.value("calls")
-    calls = filling.value(given, (), lambda: _drawn_calls(filling, given, schema, _can_be_empty(windows)))
+    calls = filling.value(given, (), lambda: _drawn_calls(filling, given, schema, windows))
     made = {name: _call(filling, call, schema) for name, call in calls}
     return windows.agg(form=form, output=output, clip=clip, rechecks=False, **made)
 
 
-def _can_be_empty(windows: Windowed[Stream]) -> bool:
-    """Return whether windows without events can have results (V.D)."""
-    return isinstance(windows.window, Hopping) and windows.window.since is not None and not windows.keys
-
-
 def _drawn_calls(
-    filling: Filling, placeholder: Placeholder, schema: Schema, can_be_empty: bool
+    filling: Filling, placeholder: Placeholder, schema: Schema, windows: Windowed[Stream]
 ) -> tuple[tuple[str, WindowCall], ...]:
+    kind = windows.window
+    can_be_empty = isinstance(kind, Hopping) and kind.since is not None and not windows.keys  # V.D
+    is_divided = isinstance(kind, Hopping) and kind.hop < kind.size and kind.size % kind.hop == 0
     levels = [filling.cell[placeholder.name]] if placeholder.name in filling.cell else []
+    if not levels and is_divided and filling.random.random() < 0.5:
+        levels.append(CHECKSUM)
     if can_be_empty and filling.random.random() < 0.7:
         levels.append("count")
     found: list[tuple[str, WindowCall]] = []
     while len(levels) < filling.random.randint(1, 2):
-        levels.append(filling.random.choice([*AGGREGATES, "covered_time"]))
+        levels.append(filling.random.choice([*AGGREGATES, COVERED_TIME]))
     for level in levels:
         if filling.is_extreme and level in OVERFLOWING:
             level = "max"
@@ -152,7 +153,7 @@ def _any(filling: Filling, node: IntentNode, reads: Sequence[Stream]) -> Stream:
 
 
 def _called(level: str, value: Expression | None, on_empty: int | None) -> WindowCall:
-    if level == "covered_time":
+    if level in (COVERED_TIME, CHECKSUM):
         return module(level, value, on_empty=on_empty)
     parameters = {"p": 0.25} if level.startswith("percentile") else {}
     return aggregate(level, *([] if value is None else [value]), on_empty=on_empty, **parameters)

@@ -236,9 +236,7 @@ def test_documents_have_verdicts_and_ledger(judge: Judge, tmp_path: Path) -> Non
     assert bad
     root = ElementTree.parse(tmp_path / "junit.xml").getroot()
     assert next(suite.get("failures") for suite in root) == str(bad)
-    failure = root.find("./testsuite/testcase/failure")
-    assert failure is not None
-    assert "is blamed" in str(failure.text)
+    assert any("is blamed" in str(failure.text) for failure in root.iterfind("./testsuite/testcase/failure"))
     page = (tmp_path / "index.html").read_text()
     assert "pairs of words are covered" in page
     assert "is blamed" in page

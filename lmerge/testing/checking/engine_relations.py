@@ -1,0 +1,135 @@
+"""Relations of how the engine runs: stopped and gone on, with feedback, in its other implementation, to the end.
+
+They hold for every query and run on the engine alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from lmerge.core.elements import INF
+from lmerge.core.tdb import reconstitute
+from lmerge.temporal.changes import Delta
+from lmerge.temporal.plan.joins import AsOfJoinNode
+from lmerge.temporal.plan.shaping import EdgesNode
+from lmerge.temporal.plan.windows import WindowNode
+from lmerge.temporal.row_forms import RowForms
+from lmerge.temporal.running import QueryRun
+from lmerge.temporal.runs.settings import Item
+from lmerge.temporal.windows.kinds import CountWindows
+from lmerge.testing.checking.implementations import in_other_implementation, strained
+from lmerge.testing.checking.related import CannotHold, RelatedRun, Relation, every_node
+from lmerge.testing.decided import Events
+from lmerge.testing.systems.inputs import forms_of, items_of
+from lmerge.testing.systems.system import SystemFailure
+
+RESTARTS: Final = 3
+"""How often a run is stopped, on average."""
+FAR: Final = 300
+"""How far a stable point goes behind all times: further than all windows, gaps and durations of a drawn tree."""
+
+Batches = Sequence[tuple[str, Sequence[Item]]]
+
+
+def _restored(related: RelatedRun) -> Iterator[tuple[Events, Events]]:
+    """Stop at some points, go on from a snapshot in another run: the whole is the same."""
+    (name,) = related.tree.outputs
+    yield related.expected, _table(related, _stopped(related, _run(related), name))
+
+
+def _forwarded(related: RelatedRun) -> Iterator[tuple[Events, Events]]:
+    """Let the run know at some point that only events with Ve >= t are needed: all of these are there, and right.
+
+    It is stopped as well: what was left out by then is left out behind the restart.
+    """
+    (name,) = related.tree.outputs
+    ends = sorted({ve for _, _, ve in related.expected})
+    t = ends[related.random.randrange(len(ends))] if ends else 0
+    batches = _batches(related)
+    for cut, stops in ((0, False), (related.random.randrange(len(batches) + 1), True)):
+        run = _run(related)
+        found = [step[name] for source, items in batches[:cut] for step in run.take(source, items)]
+        run.fast_forward(name, t)
+        if stops:
+            found += _stopped(related, run, name, batches[cut:])
+        else:
+            found += [step[name] for source, items in batches[cut:] for step in run.take(source, items)]
+        yield _needed(related.expected, t), _needed(_table(related, found), t)
+
+
+def _freed(related: RelatedRun) -> Iterator[tuple[Events, Events]]:
+    """Let time go on behind all ends, but not to its own: nothing is kept. Raises CannotHold, and SystemFailure.
+
+    A sample holds until the next one, a count window waits for further events, and what an event without an end keeps
+    depends on the operator.
+    """
+    for node in every_node(list(related.tree.outputs.values())):
+        if isinstance(node, (AsOfJoinNode, EdgesNode)):
+            raise CannotHold(f"{node.title} keeps samples, whatever their ends are")
+        if isinstance(node, WindowNode) and isinstance(node.window, CountWindows):
+            raise CannotHold(f"{node.title} waits for further events")
+        if isinstance(node, WindowNode) and node.on_empty is not None:
+            raise CannotHold(f"{node.title} has a window that goes on, with events or without")
+    events = [event for name in related.tree.sources for event in reconstitute(related.inputs.elements(name))]
+    if any(event.ve == INF for event in events):
+        raise CannotHold("events without an end are kept")
+    far = max((event.ve for event in events), default=0) + FAR
+    run = _run(related)
+    for source, items in _batches(related):
+        run.take(source, [far if item == INF else item for item in items])
+    for part in run.parts:
+        live, sizes = part.operator.live(), {what: count for what, count in part.operator.sizes().items() if count}
+        if live or sizes:
+            kept = ", ".join(f"{count} {what}" for what, count in {"events": live, **sizes}.items())
+            raise SystemFailure(f"at stable({far}), behind all ends, operator {part.name!r} keeps {kept}")
+    yield related.expected, related.expected
+
+
+def _run(related: RelatedRun) -> QueryRun:
+    return QueryRun(dict(related.tree.outputs), implementation=related.implementation)
+
+
+def _batches(related: RelatedRun) -> Batches:
+    forms = forms_of(related.tree.sources)
+    return [(one.name, items_of(one.elements, forms[one.name])) for one in related.inputs.batches]
+
+
+def _stopped(related: RelatedRun, run: QueryRun, name: str, batches: Batches | None = None) -> list[Delta]:
+    """Take batches; at points that are drawn the run ends, and another one goes on from its bytes."""
+    given = _batches(related) if batches is None else batches
+    stops = {related.random.randrange(len(given) + 1) for _ in range(RESTARTS)}
+    found = []
+    for at, (source, items) in enumerate(given):
+        if at in stops:
+            run = QueryRun.load(run.dump(), dict(related.tree.outputs), implementation=related.implementation)
+        found += [step[name] for step in run.take(source, items)]
+    return found
+
+
+def _needed(table: Events, t: int) -> Events:
+    return Counter({event: count for event, count in table.items() if event[2] >= t})
+
+
+def _table(related: RelatedRun, deltas: Sequence[Delta]) -> Events:
+    """Return the table of the batches of the result."""
+    (node,) = related.tree.outputs.values()
+    payload = RowForms(node.schema).payload
+    found: Events = Counter()
+    for delta in deltas:
+        for row, vs, old, new in delta.changes:
+            if old > vs:
+                found[payload(row), vs, old] -= 1
+            if new > vs:
+                found[payload(row), vs, new] += 1
+    return Counter({event: count for event, count in found.items() if count})
+
+
+OF_ENGINE: Final[Mapping[str, Relation]] = {
+    "restored": _restored,
+    "fast-forward": _forwarded,
+    "other-implementation": in_other_implementation,
+    "strained": strained,
+    "freed": _freed,
+}

@@ -1,0 +1,227 @@
+"""Both implementations of the engine give the same, step by step: the same changes, stable points and failures.
+
+A query is run as it is, and under a strain that is drawn: limits that it reaches, promises of its sources that may be
+broken, changes that are late by a rule of progress, rows at the ends of their types, on which arithmetic fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from lmerge.core.elements import INF
+from lmerge.core.engines.selection import NATIVE, PYTHON
+from lmerge.core.properties import INSERT_ONLY, KEY, ORDERED, STRICTLY_ORDERED
+from lmerge.errors import LmergeError
+from lmerge.temporal.changes import Delta
+from lmerge.temporal.entrance import LatePolicy, ProgressRule
+from lmerge.temporal.operators.operator import PlanOperator
+from lmerge.temporal.plan.compiling import in_order
+from lmerge.temporal.plan.json_format import plan_from_json, plan_to_json
+from lmerge.temporal.plan.nodes import PlanNode
+from lmerge.temporal.plan.spans import UnionNode
+from lmerge.temporal.plan.windows import WindowNode
+from lmerge.temporal.running import QueryRun
+from lmerge.temporal.runs.settings import Item, SourceSettings
+from lmerge.temporal.windows.kinds import CountedEnd
+from lmerge.testing.checking.related import CannotHold, RelatedRun, every_node
+from lmerge.testing.decided import Events
+from lmerge.testing.systems.inputs import TreeInputs, forms_of, inputs_of, items_of
+from lmerge.testing.systems.system import SystemFailure
+from lmerge.testing.transforming.concrete import SourceData
+
+SHOWN_MAX: Final = 8
+LIMITS: Final[Mapping[str, int]] = {"pairs_max": 12, "windows_max": 2}
+"""Limits of joins and windows that a step of a few events may reach."""
+
+DRAWN: Final = 2
+"""How many strains a query is run under."""
+LIMITED: Final = ("join", "aggregate", "top", "apply")
+
+Outputs = Mapping[str, PlanNode]
+
+
+@dataclass(frozen=True)
+class Strain:
+    """A query, its inputs and how its sources enter.
+
+    ``forward``: behind how many batches the run learns that events that end before a time are not needed. ``stop``:
+    behind how many it stops, and goes on from its snapshot.
+    """
+
+    outputs: Outputs
+    inputs: TreeInputs
+    settings: Mapping[str, SourceSettings] = field(default_factory=dict)
+    has_stables: bool = True
+    forward: tuple[int, int] | None = None
+    stop: int | None = None
+
+
+def in_other_implementation(related: RelatedRun) -> Iterator[tuple[Events, Events]]:
+    """Run in both implementations: the same changes and stable points in every step. Raises SystemFailure."""
+    _compare(related, Strain(related.tree.outputs, related.inputs))
+    yield related.expected, related.expected
+
+
+def strained(related: RelatedRun) -> Iterator[tuple[Events, Events]]:
+    """Run under strains that are drawn in both implementations: the same, up to the same failure.
+
+    Raises SystemFailure.
+    """
+    for name in related.random.sample(sorted(STRAINS), min(DRAWN, len(STRAINS))):
+        try:
+            _compare(related, STRAINS[name](related))
+        except CannotHold:
+            continue
+        except SystemFailure as problem:
+            raise SystemFailure(f"under the strain {name!r}, {problem}") from None
+    yield related.expected, related.expected
+
+
+def _compare(related: RelatedRun, strain: Strain) -> None:
+    """Raise SystemFailure if what one implementation emits, or fails with, is not what the other one does."""
+    (name,) = strain.outputs
+    forms = forms_of(related.tree.sources)
+    runs = [QueryRun(dict(strain.outputs), strain.settings, implementation=one) for one in (PYTHON, NATIVE)]
+    for number, batch in enumerate(strain.inputs.batches, 1):
+        if strain.forward is not None and strain.forward[0] == number:
+            for run in runs:
+                run.fast_forward(name, strain.forward[1])
+        if strain.stop == number:
+            runs = [_restarted(run, strain, one) for run, one in zip(runs, (PYTHON, NATIVE), strict=True)]
+        items = items_of(batch.elements, forms[batch.name])
+        if not strain.has_stables:
+            items = [item for item in items if item == INF or not isinstance(item, int)]
+        python, native = (_taken(run, batch.name, items, name) for run in runs)
+        if python != native:
+            raise SystemFailure(f"batch {number}: in Python {_text(python)}, natively {_text(native)}")
+        if isinstance(python, str):
+            return
+        kept = [[_kept(part.operator) for part in run.parts] for run in runs]
+        for part, of_python, of_native in zip(runs[0].parts, *kept, strict=True):
+            if of_python != of_native:
+                keeps = f"in Python it keeps {of_python}, natively {of_native}"
+                raise SystemFailure(f"operator {part.name!r} behind batch {number}: {keeps}")
+
+
+def _kept(operator: PlanOperator) -> tuple[int, dict[str, int]]:
+    """Return how many events are kept, and how much else."""
+    return operator.live(), operator.sizes()
+
+
+def _restarted(run: QueryRun, strain: Strain, implementation: str) -> QueryRun:
+    return QueryRun.load(run.dump(), dict(strain.outputs), strain.settings, implementation=implementation)
+
+
+Taken = str | Sequence[tuple[Sequence[str], int | None]]
+"""What a run did with a batch: its failure, or the changes and stable point of each step."""
+
+
+def _taken(run: QueryRun, source: str, items: Sequence[Item], name: str) -> Taken:
+    try:
+        return [_shown(step[name]) for step in run.take(source, items)]
+    except LmergeError as failure:
+        return f"{type(failure).__name__}: {failure}"
+
+
+def _shown(delta: Delta) -> tuple[Sequence[str], int | None]:
+    return [str(change) for change in delta.changes], delta.stable
+
+
+def _text(taken: Taken) -> str:
+    if isinstance(taken, str):
+        return f"it fails with {taken!r}"
+    changes = [change for found, _ in taken for change in found]
+    stables = [f"stable({stable})" for _, stable in taken if stable is not None]
+    return f"it emits {', '.join([*changes[:SHOWN_MAX], *stables]) or 'nothing'}"
+
+
+# Strains.
+
+
+def _late(related: RelatedRun) -> Strain:
+    """Let a rule make the stable points, so that changes are late; they are dropped, moved or refused."""
+    random = related.random
+    rule = ProgressRule(random.randrange(6), random.choice((0, 0, 3)), random.choice((0, 0, 2)))
+    settings = SourceSettings(rule, random.choice(list(LatePolicy)))
+    return Strain(related.tree.outputs, related.inputs, dict.fromkeys(related.tree.sources, settings), False)
+
+
+def _promised(related: RelatedRun) -> Strain:
+    """Declare promises of the sources that may be broken."""
+    every = (INSERT_ONLY, ORDERED, STRICTLY_ORDERED, KEY)
+    promises = sorted(str(one) for one in every if related.random.random() < 0.4)
+    return _edited(related, ("source",), {"promises": promises})
+
+
+def _pointed(related: RelatedRun) -> Strain:
+    """Declare that the events of the sources are points."""
+    return _edited(related, ("source",), {"shape": "point"})
+
+
+def _disjoint(related: RelatedRun) -> Strain:
+    """Declare that the streams of a union differ in a column, which they may not."""
+    outputs = related.tree.outputs
+    plan = plan_to_json(outputs)
+    for node, fields in zip(in_order(list(outputs.values())), plan["nodes"], strict=True):
+        if isinstance(node, UnionNode):
+            fields["disjoint_by"] = [related.random.choice(node.schema.names)]
+    return Strain(plan_from_json(plan), related.inputs)
+
+
+def _limited(related: RelatedRun) -> Strain:
+    """Set limits of joins and windows that a step may reach."""
+    return _edited(related, LIMITED, LIMITS)
+
+
+def _extreme(related: RelatedRun) -> Strain:
+    """Give rows at the ends of their types, on which expressions and aggregates fail. Raises CannotHold."""
+    for node in every_node(list(related.tree.outputs.values())):
+        if isinstance(node, WindowNode) and getattr(node.window, "by", None) is CountedEnd.ENDS:
+            # An event without an end is in none of them. Natively its values are computed nevertheless, and can fail.
+            raise CannotHold(f"{node.title} has no window for an event without an end")
+    data = {name: SourceData({**one.facets, "values": "extreme"}, one.seed) for name, one in related.tree.data.items()}
+    return Strain(related.tree.outputs, inputs_of(replace(related.tree, data=data)))
+
+
+def _dropping(related: RelatedRun) -> Strain:
+    """Drop rows that fail, at the ends of their types."""
+    edited = _edited(related, ("filter", "select"), {"on_error": "drop"})
+    return replace(_extreme(related), outputs=edited.outputs)
+
+
+def _forwarded(related: RelatedRun) -> Strain:
+    """Let the run learn at some point that events that end before some time are not needed, and stop it behind that."""
+    random, count = related.random, len(related.inputs.batches)
+    ends = sorted({ve for _, _, ve in related.expected}) or [0]
+    at = random.randrange(count + 1)
+    stop = random.randrange(at, count + 1) if random.random() < 0.5 else None
+    return Strain(related.tree.outputs, related.inputs, forward=(at, random.choice(ends)), stop=stop)
+
+
+def _edited(related: RelatedRun, kinds: Sequence[str], fields: Mapping[str, Any]) -> Strain:
+    """Return the query with other fields of the nodes of some kinds, as far as they have them."""
+    plan = plan_to_json(related.tree.outputs)
+    _edit(plan, kinds, fields)
+    return Strain(plan_from_json(plan), related.inputs)
+
+
+def _edit(plan: Any, kinds: Sequence[str], fields: Mapping[str, Any]) -> None:
+    for node in plan["nodes"]:
+        if node["kind"] in kinds:
+            node.update({name: value for name, value in fields.items() if name in node or name == "on_error"})
+        if isinstance(node.get("plan"), dict):
+            _edit(node["plan"], kinds, fields)
+
+
+STRAINS: Final[Mapping[str, Callable[[RelatedRun], Strain]]] = {
+    "late": _late,
+    "promised": _promised,
+    "points": _pointed,
+    "limited": _limited,
+    "extreme": _extreme,
+    "dropping": _dropping,
+    "disjoint": _disjoint,
+    "forwarded": _forwarded,
+}
