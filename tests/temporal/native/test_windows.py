@@ -15,6 +15,7 @@ from temporal_world import Item, cut, random_stream
 from lmerge.core.elements import INF, NEG_INF
 from lmerge.errors import LmergeError
 from lmerge.temporal.changes import Change, Delta
+from lmerge.temporal.errors import ModuleViolation
 from lmerge.temporal.expressions.surface import col
 from lmerge.temporal.native.describing import native_step
 from lmerge.temporal.operators.operator import PlanOperator
@@ -22,6 +23,7 @@ from lmerge.temporal.plan.grouped import Windowed, aggregate, count
 from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.plan.stream import Stream, source
 from lmerge.temporal.plan.windows import AggregateNode
+from lmerge.temporal.running import QueryRun
 from lmerge.temporal.values import NAN, Values
 from lmerge.temporal.windows.policies import Form
 
@@ -225,3 +227,21 @@ def test_too_many_windows_are_the_same_error() -> None:
                 assert found == expected
                 break
             assert found.changes == expected.changes
+
+
+def test_nothing_is_computed_of_an_event_that_has_no_end_to_count() -> None:
+    """It is in no window by ends, so a value that it has not is no failure, before it ends."""
+    largest = 2**63 - 1
+    query = source("left", {"v": "int"}).count_windows(1, by="ends").agg(n=aggregate("max", col.v * 2))
+    found = []
+    for implementation in ("python", "native"):
+        run = QueryRun({"result": query}, implementation=implementation)
+        given: list[Change | int] = [
+            Change((largest,), 1, 1, INF),
+            Change((3,), 1, 1, 5),
+            Change((largest,), 1, INF, 1),
+        ]
+        found.append([str(one) for step in run.take("left", [*given, 9]) for one in step["result"].changes])
+        with pytest.raises(ModuleViolation, match="the result is beyond 64 bits"):
+            run.take("left", [Change((largest,), 10, 10, 12), 20])
+    assert found == [["insert((6), 5, 6)"]] * 2

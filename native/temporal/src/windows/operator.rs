@@ -261,6 +261,21 @@ impl WindowOperator {
     }
 }
 
+/// The changes of events that have an end to count, before or behind them: others are in no window, and nothing is
+/// computed of them.
+fn counted(batch: Batch) -> Batch {
+    let has_end = |end: i64, vs: i64| end > vs && end < INF;
+    let kept: Vec<u32> = (0..batch.len())
+        .filter(|&at| has_end(batch.old[at], batch.vs[at]) || has_end(batch.new[at], batch.vs[at]))
+        .map(|at| at as u32)
+        .collect();
+    if kept.len() == batch.len() {
+        batch
+    } else {
+        batch.take(&kept)
+    }
+}
+
 impl Operator for WindowOperator {
     fn step(&mut self, inputs: &[Batch]) -> Result<Batch, Failure> {
         let batch = match &mut self.skip {
@@ -269,6 +284,10 @@ impl Operator for WindowOperator {
         };
         self.time.emitted_stable = self.progress.stable;
         self.time.moved(&batch);
+        let batch = match self.kind {
+            WindowKind::Count { by_ends: true, .. } => counted(batch),
+            _ => batch,
+        };
         let mut evaluated = if batch.is_empty() {
             Vec::new()
         } else {
