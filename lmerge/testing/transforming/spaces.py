@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
+from lmerge.errors import UsageError
 from lmerge.testing.intents.fluent import CLIPS, FORMS, OUTPUTS, IntentScenario
 from lmerge.testing.intents.placeholders import Placeholder, PlaceholderKind
 from lmerge.testing.intents.trees import IntentNode, in_order
@@ -71,6 +72,8 @@ def space_of(scenario: IntentScenario, levels: Mapping[str, Sequence[str]], misf
 
     ``levels``: the factors beside those of the tree, such as the facets of data, with their words; a word that the
     scenario has fixed for all streams must be the only one. ``misfit``: which of these cannot be together.
+
+    Raises UsageError for words of one operator that the scenario states, and that cannot be together.
     """
     factors = [*_tree_factors(scenario), *(Factor(name, name, tuple(of)) for name, of in levels.items())]
     return TestSpace(tuple(factors), tuple(_misfits(factors, misfit)))
@@ -89,10 +92,18 @@ def _tree_factors(scenario: IntentScenario) -> Iterator[Factor]:
                     number = labels[factor.label]
                     label = factor.label if number == 1 else f"{factor.label} {number}"
                     yield Factor(factor.name, label, factor.levels, factor.operator, factor.part)
-            elif isinstance(value, str) and part in ("output", "clip", "form"):
-                yield Factor(
-                    f"{node.operator}#{at}.{part}", f"{node.operator} {part}", (value,), f"{node.operator}#{at}", part
-                )
+            elif part in ("output", "clip", "form", "window") and value is not None:
+                level = _level_of_window(dict(value)) if part == "window" else str(value)
+                place = f"{node.operator}#{at}"
+                yield Factor(f"{place}.{part}", f"{node.operator} {part}", (level,), place, part)
+
+
+def _level_of_window(fields: Mapping[str, Any]) -> str:
+    """Return the word of windows that the scenario states; their numbers can be open."""
+    kind = fields["kind"]
+    if kind == "hopping":
+        return "tumbling" if fields["size"] == fields["hop"] else "hopping"
+    return f"count-{fields['by']}" if kind == "count" else str(kind)
 
 
 def _all_nodes(roots: Sequence[IntentNode]) -> Iterator[IntentNode]:
@@ -125,5 +136,8 @@ def _misfits(factors: Sequence[Factor], misfit: Misfit) -> Iterator[Unfit]:
         for level in one.levels:
             for other_level in other.levels:
                 reason = rule(names[0], level, names[1], other_level)
+                if reason is not None and is_one_operator and len(one.levels) == len(other.levels) == 1:
+                    both = f"{one.label} {level} with {other.label} {other_level}"
+                    raise UsageError(f"no tree satisfies {both}: {reason}")
                 if reason is not None:
                     yield Unfit(one.name, level, other.name, other_level, reason)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from random import Random
+from typing import Final
 
 import pytest
 from judged_world import ENGINE
@@ -19,7 +20,7 @@ from lmerge.errors import UsageError
 from lmerge.temporal.plan.compiling import in_order
 from lmerge.temporal.plan.showing import tree
 from lmerge.testing.checking.session import every_operator
-from lmerge.testing.intents.fluent import scenario
+from lmerge.testing.intents.fluent import IntentStream, scenario
 from lmerge.testing.intents.placeholders import ANY
 from lmerge.testing.systems.inputs import inputs_of
 from lmerge.testing.transforming.choices import OPERATORS, unfit
@@ -128,6 +129,26 @@ def test_where_a_number_is_stated_the_levels_fit_it() -> None:
     assert levels["right"] == {"lazy", "open"}
     assert len(levels["left"]) == 6
     assert all(data.facets["revised"] == 0.2 for one in trees for data in one.data.values())
+
+
+STATED_WINDOWS: Final[Mapping[str, Callable[[IntentStream], object]]] = {
+    "snapshot": lambda stream: stream.snapshot().top(2),
+    "sessions": lambda stream: stream.sessions(3).agg(),
+    "hopping": lambda stream: stream.hopping(6, 2).agg(),
+    "count by ends": lambda stream: stream.count_windows(2, by="ends").apply(),
+    "in groups": lambda stream: stream.group_by("k").apply(lambda group: group.snapshot().top(2)),
+}
+
+
+@pytest.mark.parametrize("kind", STATED_WINDOWS)
+def test_what_is_open_beside_stated_windows_fits_them(kind: str) -> None:
+    """The end of a snapshot can move, so no result is a point at it; no other output is lost."""
+    s = scenario("stated windows")
+    STATED_WINDOWS[kind](s.left)
+    transformer = Transformer(s)
+    for made in transformer.covering_trees():
+        transformer.ledger.add(made.cell)
+    assert transformer.ledger.report()["missing"] == []
 
 
 def test_levels_from_which_nothing_is_drawn_can_be_stated() -> None:
