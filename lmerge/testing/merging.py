@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
 from lmerge.core.elements import Element, Event
 from lmerge.core.merge import Merge
+from lmerge.core.properties import NOTHING, Properties
+from lmerge.temporal.plan.nodes import PlanNode
+from lmerge.temporal.plan.properties import derive
 from lmerge.testing.oracle import Follow
 from lmerge.testing.streams.batches import interleaved
 from lmerge.testing.streams.facets import FACET_LEVELS
@@ -36,8 +39,16 @@ def drawn_kills(random: Random, sizes: Mapping[str, int], share: float = 0.6) ->
     return {name: random.randrange(sizes[name] + 1) for name in names if name != survivor and random.random() < share}
 
 
-def merged(random: Random, streams: Mapping[str, Sequence[Element]], killed: Mapping[str, int]) -> CheckedMerge:
-    """Merge streams in an order that is drawn. ``killed``: as of ``drawn_kills``. Raises WrongMerge."""
+def merged(
+    random: Random,
+    streams: Mapping[str, Sequence[Element]],
+    killed: Mapping[str, int],
+    properties: Properties = NOTHING,
+) -> CheckedMerge:
+    """Merge streams in an order that is drawn. Raises WrongMerge.
+
+    ``killed``: as of ``drawn_kills``. ``properties``: what every stream promises, by which the algorithm is chosen.
+    """
     sizes = {name: killed.get(name, len(stream)) for name, stream in streams.items()}
     kind = FACET_LEVELS["interleaving"][random.randrange(len(FACET_LEVELS["interleaving"]))]
     follow = Follow(Merge())
@@ -45,7 +56,7 @@ def merged(random: Random, streams: Mapping[str, Sequence[Element]], killed: Map
     found: list[tuple[int, Element]] = []
     try:
         for name in streams:
-            follow.attach(name)
+            follow.attach(name, properties)
             if not sizes[name]:
                 follow.detach(name)
         for count, name in enumerate(interleaved(random, sizes, kind), 1):
@@ -59,6 +70,11 @@ def merged(random: Random, streams: Mapping[str, Sequence[Element]], killed: Map
     except AssertionError as problem:
         raise WrongMerge("", f"{problem} (killed: {shown_kills(killed)})") from None
     return CheckedMerge(found, follow.events())
+
+
+def promised_by_all(nodes: Iterable[PlanNode]) -> Properties:
+    """Return what the results of all plans promise."""
+    return frozenset.intersection(*(derive(node)[node].promises for node in nodes))
 
 
 def shown_kills(killed: Mapping[str, int]) -> str:

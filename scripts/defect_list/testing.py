@@ -139,8 +139,8 @@ DEFECTS = (
     Defect(
         "replicas: one of them is not merged",
         f"{TESTING}/merging.py",
-        "            follow.attach(name)\n            if not sizes[name]:\n",
-        "            if len(follow.prefixes) < len(streams) - 1:\n                follow.attach(name)\n"
+        "            follow.attach(name, properties)\n            if not sizes[name]:\n",
+        "            if len(follow.prefixes) < len(streams) - 1:\n                follow.attach(name, properties)\n"
         "            if not sizes[name]:\n",
         f"{TESTS}/checking/test_replicas.py::test_two_plans_of_a_query_give_one_table_and_merge_to_it",
     ),

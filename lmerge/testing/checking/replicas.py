@@ -15,6 +15,7 @@ from random import Random
 from typing import Final
 
 from lmerge.core.elements import INF, Element, Event, show_time
+from lmerge.core.properties import NOTHING
 from lmerge.core.tdb import Tdb
 from lmerge.errors import LmergeError, UsageError
 from lmerge.temporal.plan.nodes import PlanNode
@@ -23,7 +24,7 @@ from lmerge.temporal.row_forms import RowForms
 from lmerge.testing.decided import Events
 from lmerge.testing.evidence.timeline import DrawnEvent, timeline
 from lmerge.testing.judging.verdict import RowDifference, differing
-from lmerge.testing.merging import WrongMerge, drawn_kills, merged, shown_kills
+from lmerge.testing.merging import WrongMerge, drawn_kills, merged, promised_by_all, shown_kills
 from lmerge.testing.streams.batches import batched
 from lmerge.testing.streams.facets import FACET_LEVELS, Facets
 from lmerge.testing.streams.generator import presented, table
@@ -163,6 +164,8 @@ class _Round:
         self._outputs: dict[str, list[Element]] = {}
         self._inputs: dict[str, TreeInputs] = {}
         self._expected: Events = Counter()
+        is_planned = all(isinstance(one, Stream) for one in replicas.values())
+        self._promises = promised_by_all(tree.outputs["result"] for tree in trees.values()) if is_planned else NOTHING
         self._forms = RowForms(next(iter(trees.values())).outputs["result"].schema)
 
     def findings(self, events: int) -> Iterator[ReplicaFinding]:
@@ -206,7 +209,7 @@ class _Round:
         """Merge the outputs in an order that is drawn, with inputs killed; yield what the oracle finds."""
         killed = drawn_kills(self._random, {name: len(elements) for name, elements in self._outputs.items()})
         try:
-            found = merged(self._random, self._outputs, killed)
+            found = merged(self._random, self._outputs, killed, self._promises)
         except WrongMerge as problem:
             yield self._finding(problem.replica, str(problem))
             return

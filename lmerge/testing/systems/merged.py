@@ -13,7 +13,7 @@ from random import Random
 
 from lmerge.core.elements import Element
 from lmerge.errors import UsageError
-from lmerge.testing.merging import WrongMerge, drawn_kills, merged
+from lmerge.testing.merging import WrongMerge, drawn_kills, merged, promised_by_all
 from lmerge.testing.systems.engine import EngineSystem
 from lmerge.testing.systems.inputs import TreeInputs
 from lmerge.testing.systems.system import TIMEOUT_S, EmittedBatch, System, SystemFailure, SystemRun
@@ -64,11 +64,11 @@ class MergedSystem:
             except SystemFailure as problem:
                 raise SystemFailure(f"{one.name}: {problem}") from None
         outputs = {}
-        for result in tree.outputs:
+        for result, node in tree.outputs.items():
             streams = {name: _elements(name, result, run) for name, run in runs.items()}
             killed = drawn_kills(random, {name: len(stream) for name, stream in streams.items()})
             try:
-                found = merged(random, streams, killed)
+                found = merged(random, streams, killed, promised_by_all([node]))
             except WrongMerge as problem:
                 who = f"input {problem.replica!r}" if problem.replica else "the merge"
                 raise SystemFailure(f"result {result!r}, {who}: {problem}") from None
