@@ -3,7 +3,8 @@
 Each defect of the engine's lists (``scripts/defect_list``) is seeded in a copy of the package, and the trees of the
 scenario that leaves all open run there until one is bad: those of the covering array of pairs, for one seed after the
 other. No test that was made by hand runs. With ``--without-boundaries`` stables never meet the next change, and no
-lifetimes touch: what the boundary facets earn is the difference.
+lifetimes touch: what the boundary facets earn is the difference. With ``--merge`` the defects are those of the merge's
+core, and replicas of plans are merged until something is wrong.
 """
 
 from __future__ import annotations
@@ -21,12 +22,28 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
+from types import ModuleType
 from typing import Final, NamedTuple
 
-from defect_list import temporal_listed, temporal_operators, temporal_panes, temporal_windows
+from defect_list import (
+    core,
+    insert_only,
+    policies,
+    temporal_listed,
+    temporal_operators,
+    temporal_panes,
+    temporal_windows,
+)
 from seeded import ROOT, Defect, seeded
 
-LISTS: Final = (temporal_operators, temporal_windows, temporal_listed, temporal_panes)
+LISTS: Final[tuple[ModuleType, ...]] = (temporal_operators, temporal_windows, temporal_listed, temporal_panes)
+ENGINE_FILES: Final[tuple[str, ...]] = ("lmerge/temporal/",)
+MERGE_LISTS: Final[tuple[ModuleType, ...]] = (core, insert_only, policies)
+MERGE_FILES: Final[tuple[str, ...]] = tuple(
+    f"lmerge/core/{name}.py"
+    for name in ("insert_only", "r3", "r4", "index", "tdb", "merge", "algorithm", "consistent", "compatible", "inputs")
+)
+"""Where what a merge of replicas shows is computed: not its policies, snapshots and switches of algorithms."""
 TIMEOUT_S: Final = 900.0
 BOUNDARIES: Final = {"liveliness": ("tight",), "contact": ("one-tick", "back-to-back")}
 
@@ -65,18 +82,54 @@ print("null")
 """
 
 
+# Runs in the copy as well: three replicas of a plan over one table, by what the plan promises R0 to R4.
+MERGE_FINDER: Final = """
+import json, sys
+import lmerge.temporal as lt
+from lmerge.testing import check_replicas
+
+seeds, _ = json.loads(sys.argv[1])
+events = lt.source("events", {"k": "int", "v": "int"})
+grouped = events.group_by("k").tumbling(5)
+plans = [
+    events,
+    events.cleanse(),
+    events.tumbling(5).agg(n=lt.count()),
+    events.tumbling(5).top(2, by=lt.col.v),
+    grouped.agg(n=lt.count()),
+    grouped.agg(n=lt.count(), form="eager"),
+    events.snapshot().agg(n=lt.count(), form="eager"),
+]
+count = 0
+for seed in seeds:
+    for plan in plans:
+        try:
+            verdict = check_replicas({"a": plan, "b": plan, "c": plan}, rounds=8, seed=seed)
+        except Exception:
+            print(json.dumps(count + 1))
+            sys.exit()
+        count += verdict.merges + 1
+        if verdict.is_bad:
+            print(json.dumps(count))
+            sys.exit()
+print("null")
+"""
+
+
 class Found(NamedTuple):
-    """How many trees it took to find a defect; None: it was not found."""
+    """How many trees, or merges, it took to find a defect; None: it was not found."""
 
     defect: Defect
     trees: int | None
     problem: str = ""
 
 
-def run_trees(root: Path, seeds: Sequence[int], left_out: dict[str, Sequence[str]]) -> subprocess.CompletedProcess[str]:
+def run_trees(
+    root: Path, seeds: Sequence[int], left_out: dict[str, Sequence[str]], finder: str = FINDER
+) -> subprocess.CompletedProcess[str]:
     """Run trees on the package in ``root`` until one is bad. Raises TimeoutExpired."""
     return subprocess.run(
-        [sys.executable, "-c", FINDER, json.dumps([list(seeds), left_out])],
+        [sys.executable, "-c", finder, json.dumps([list(seeds), left_out])],
         cwd=root,
         env=os.environ | {"PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
@@ -86,7 +139,7 @@ def run_trees(root: Path, seeds: Sequence[int], left_out: dict[str, Sequence[str
     )
 
 
-def find(defect: Defect, seeds: Sequence[int], left_out: dict[str, Sequence[str]]) -> Found:
+def find(defect: Defect, seeds: Sequence[int], left_out: dict[str, Sequence[str]], finder: str = FINDER) -> Found:
     """Seed a defect in a copy of the package, and run trees there until one is bad."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
@@ -95,7 +148,7 @@ def find(defect: Defect, seeds: Sequence[int], left_out: dict[str, Sequence[str]
             if problem is not None:
                 return Found(defect, None, problem)
             try:
-                done = run_trees(root, seeds, left_out)
+                done = run_trees(root, seeds, left_out, finder)
             except subprocess.TimeoutExpired:
                 return Found(defect, 1, "the run did not end")
     if done.returncode:
@@ -111,27 +164,31 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1, metavar="N", help="every N-th defect (%(default)s)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="parallel runs (%(default)s)")
     parser.add_argument("--without-boundaries", action="store_true", help="leave out tight stables and touching ends")
+    parser.add_argument("--merge", action="store_true", help="defects of the merge's core, by merges of replicas")
     options = parser.parse_args()
-    defects = [one for part in LISTS for one in part.DEFECTS if options.only in f"{one.name}\n{one.file}"]
-    chosen = [one for one in defects[:: options.every] if one.file.startswith("lmerge/temporal/")]
+    lists, places, finder, unit = LISTS, ENGINE_FILES, FINDER, "trees"
+    if options.merge:
+        lists, places, finder, unit = MERGE_LISTS, MERGE_FILES, MERGE_FINDER, "merges"
+    defects = [one for part in lists for one in part.DEFECTS if options.only in f"{one.name}\n{one.file}"]
+    chosen = [one for one in defects if one.file.startswith(places)][:: options.every]
     left_out: dict[str, Sequence[str]] = dict(BOUNDARIES) if options.without_boundaries else {}
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {options.jobs} at once")
     # Without this, a false alarm would count as each defect's discovery.
-    sound = run_trees(ROOT, range(options.seeds), left_out)
+    sound = run_trees(ROOT, range(options.seeds), left_out, finder)
     if sound.stdout.strip() != "null":
-        sys.exit(f"without a defect, tree {sound.stdout.strip() or '?'} is bad: {sound.stderr[-500:]}")
+        sys.exit(f"without a defect, number {sound.stdout.strip() or '?'} is bad: {sound.stderr[-500:]}")
     number = count(1)
     found = []
     with ThreadPoolExecutor(options.jobs) as pool:
-        for one in pool.map(lambda defect: find(defect, range(options.seeds), left_out), chosen):
+        for one in pool.map(lambda defect: find(defect, range(options.seeds), left_out, finder), chosen):
             found.append(one)
-            shown = "not found" if one.trees is None else f"{one.trees} trees"
+            shown = "not found" if one.trees is None else f"{one.trees} {unit}"
             print(f"{next(number):4} {shown:12} {one.defect.name}{f' ({one.problem})' * bool(one.problem)}", flush=True)
     trees = [one.trees for one in found if one.trees is not None]
     share = len(trees) / max(1, len(found))
     print(f"{len(trees)} of {len(found)} defects found ({share:.0%}), with {options.seeds} seeds")
     if trees:
-        print(f"trees until found: median {statistics.median(trees):g}, worst {max(trees)}")
+        print(f"{unit} until found: median {statistics.median(trees):g}, worst {max(trees)}")
 
 
 if __name__ == "__main__":

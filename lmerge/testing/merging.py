@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from random import Random
 
 from lmerge.core.elements import Element, Event
+from lmerge.core.engines.selection import PYTHON, best
 from lmerge.core.merge import Merge
+from lmerge.core.merge_config import MergeConfig
 from lmerge.core.properties import NOTHING, Properties
 from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.plan.properties import derive
@@ -45,13 +47,15 @@ def merged(
     killed: Mapping[str, int],
     properties: Properties = NOTHING,
 ) -> CheckedMerge:
-    """Merge streams in an order that is drawn. Raises WrongMerge.
+    """Merge streams in an order and on an engine that are drawn, with a restart in between. Raises WrongMerge.
 
     ``killed``: as of ``drawn_kills``. ``properties``: what every stream promises, by which the algorithm is chosen.
     """
     sizes = {name: killed.get(name, len(stream)) for name, stream in streams.items()}
     kind = FACET_LEVELS["interleaving"][random.randrange(len(FACET_LEVELS["interleaving"]))]
-    follow = Follow(Merge())
+    engine = random.choice((PYTHON, best()))
+    follow = Follow(Merge(MergeConfig(engine=engine)))
+    restart = random.randrange(sum(sizes.values()) + 1)
     taken = dict.fromkeys(streams, 0)
     found: list[tuple[int, Element]] = []
     try:
@@ -66,6 +70,8 @@ def merged(
                 raise WrongMerge(name, f"the merge ended it: {refused.detached[0].reason}")
             if name in killed and taken[name] == killed[name]:
                 follow.detach(name)
+            if count == restart:
+                follow.restore()
             found += [(count, element) for element in follow.elements[len(found) :]]
     except AssertionError as problem:
         raise WrongMerge("", f"{problem} (killed: {shown_kills(killed)})") from None
