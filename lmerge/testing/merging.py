@@ -28,9 +28,9 @@ class WrongMerge(Exception):
 
 @dataclass(frozen=True)
 class CheckedMerge:
-    """A merge that kept all laws. ``elements``: of its output, with how many elements had come by then."""
+    """A merge that kept all laws. ``elements``, ``events``: of its output."""
 
-    elements: Sequence[tuple[int, Element]]
+    elements: Sequence[Element]
     events: Sequence[Event]
 
 
@@ -57,7 +57,6 @@ def merged(
     follow = Follow(Merge(MergeConfig(engine=engine)))
     restart = random.randrange(sum(sizes.values()) + 1)
     taken = dict.fromkeys(streams, 0)
-    found: list[tuple[int, Element]] = []
     try:
         for name in streams:
             follow.attach(name, properties)
@@ -72,10 +71,9 @@ def merged(
                 follow.detach(name)
             if count == restart:
                 follow.restore()
-            found += [(count, element) for element in follow.elements[len(found) :]]
     except AssertionError as problem:
         raise WrongMerge("", f"{problem} (killed: {shown_kills(killed)})") from None
-    return CheckedMerge(found, follow.events())
+    return CheckedMerge(follow.elements, follow.events())
 
 
 def promised_by_all(nodes: Iterable[PlanNode]) -> Properties:

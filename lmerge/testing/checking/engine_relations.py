@@ -26,7 +26,7 @@ from lmerge.testing.systems.inputs import forms_of, items_of
 from lmerge.testing.systems.system import SystemFailure
 
 RESTARTS: Final = 3
-"""How often a run is stopped, on average."""
+"""How often a run is stopped at most."""
 FAR: Final = 300
 """How far a stable point goes behind all times: further than all windows, gaps and durations of a drawn tree."""
 
@@ -36,7 +36,7 @@ Batches = Sequence[tuple[str, Sequence[Item]]]
 def _restored(related: RelatedRun) -> Iterator[tuple[Events, Events]]:
     """Stop at some points, go on from a snapshot in another run: the whole is the same."""
     (name,) = related.tree.outputs
-    yield related.expected, _table(related, _stopped(related, _run(related), name))
+    yield related.expected, _table(related, _stopped(related, _run(related), name, _batches(related)))
 
 
 def _forwarded(related: RelatedRun) -> Iterator[tuple[Events, Events]]:
@@ -96,12 +96,11 @@ def _batches(related: RelatedRun) -> Batches:
     return [(one.name, items_of(one.elements, forms[one.name])) for one in related.inputs.batches]
 
 
-def _stopped(related: RelatedRun, run: QueryRun, name: str, batches: Batches | None = None) -> list[Delta]:
+def _stopped(related: RelatedRun, run: QueryRun, name: str, batches: Batches) -> list[Delta]:
     """Take batches; at points that are drawn the run ends, and another one goes on from its bytes."""
-    given = _batches(related) if batches is None else batches
-    stops = {related.random.randrange(len(given) + 1) for _ in range(RESTARTS)}
+    stops = {related.random.randrange(len(batches) + 1) for _ in range(RESTARTS)}
     found = []
-    for at, (source, items) in enumerate(given):
+    for at, (source, items) in enumerate(batches):
         if at in stops:
             run = QueryRun.load(run.dump(), dict(related.tree.outputs), implementation=related.implementation)
         found += [step[name] for step in run.take(source, items)]

@@ -44,8 +44,8 @@ Outputs = Mapping[str, PlanNode]
 class Strain:
     """A query, its inputs and how its sources enter.
 
-    ``forward``: behind how many batches the run learns that events that end before a time are not needed. ``stop``:
-    behind how many it stops, and goes on from its snapshot.
+    ``forward``: a batch, from 1, before which the run learns that events that end before a time are not needed, and
+    that time. ``stop``: the batch before which it stops, and goes on from its snapshot.
     """
 
     outputs: Outputs

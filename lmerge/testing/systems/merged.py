@@ -73,7 +73,7 @@ class MergedSystem:
                 who = f"input {problem.replica!r}" if problem.replica else "the merge"
                 raise SystemFailure(f"result {result!r}, {who}: {problem}") from None
             # A merge takes no input of the query, so all of the inputs have come when it begins.
-            outputs[result] = [EmittedBatch(len(inputs.batches), [element]) for _, element in found.elements]
+            outputs[result] = [EmittedBatch(len(inputs.batches), [element]) for element in found.elements]
         return SystemRun(outputs)
 
 

@@ -6,13 +6,9 @@ import os
 
 import pytest
 
-from lmerge.testing.checking.relations import check_tree
 from lmerge.testing.checking.session import TreeBudget, check_scenario, every_operator
-from lmerge.testing.checking.tree_verdict import check
 from lmerge.testing.judging.verdict import Judge, Judgement
 from lmerge.testing.systems.engine import EngineSystem
-from lmerge.testing.systems.inputs import inputs_of
-from lmerge.testing.transforming.transformer import Transformer
 
 PARTS = 20
 TREES_OF_SEED = 20
@@ -24,14 +20,11 @@ def test_random_trees_are_equal(part: int) -> None:
     """20,000 trees for 1,000 seeds (``LMERGE_SEEDS``)."""
     seeds = int(os.environ.get("LMERGE_SEEDS", "1000"))
     most = max(1, seeds * TREES_OF_SEED // PARTS)
-    transformer = Transformer(every_operator(), 1000 + part)
     with Judge() as judge:
-        for tree in transformer.trees(most):
-            inputs = inputs_of(tree)
-            verdict = check(tree, EngineSystem(), judge, inputs)
-            assert verdict.outcome is Judgement.EQUAL, f"{tree}\n{verdict}"
-            for relation in check_tree(tree, inputs):
-                assert not relation.is_bad, f"{tree}\n{relation}"
+        budget = TreeBudget(trees=most)
+        checked = check_scenario(every_operator(), EngineSystem(), judge, seed=1000 + part, budget=budget)
+    assert not checked.bad, str(checked.bad[0])
+    assert checked.count(Judgement.EQUAL) == most
 
 
 @pytest.mark.long
