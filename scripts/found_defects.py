@@ -50,12 +50,10 @@ BOUNDARIES: Final = {"liveliness": ("tight",), "contact": ("one-tick", "back-to-
 # Runs in the copy: prints the number of trees until a bad one, or null.
 FINDER: Final = """
 import json, sys
-from lmerge.testing.checking.relations import check_tree
 from lmerge.testing.checking.session import every_operator
-from lmerge.testing.checking.tree_verdict import check
+from lmerge.testing.checking.full_checks import check_fully
 from lmerge.testing.judging.verdict import Judge
 from lmerge.testing.systems.engine import EngineSystem
-from lmerge.testing.systems.inputs import inputs_of
 from lmerge.testing.transforming.covering import covering_rows
 from lmerge.testing.transforming.transformer import Transformer
 
@@ -70,9 +68,7 @@ with Judge() as judge:
             count += 1
             try:
                 tree = transformer.tree(cell, number)
-                inputs = inputs_of(tree)
-                verdict = check(tree, EngineSystem(), judge, inputs)
-                bad = verdict.is_bad or any(one.is_bad for one in check_tree(tree, inputs))
+                bad = check_fully(tree, EngineSystem(), judge).is_bad
             except Exception:
                 bad = True
             if bad:

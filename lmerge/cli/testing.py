@@ -138,12 +138,12 @@ def _scenario(
 
 
 def _repeated(name: str, case: object, judge: Judge) -> TreeVerdict:
-    from lmerge.testing.checking.tree_verdict import check
+    from lmerge.testing.checking.full_checks import check_fully
     from lmerge.testing.evidence.cases import SavedCase
     from lmerge.testing.systems.registered import SYSTEMS
 
     assert isinstance(case, SavedCase)
-    verdict = check(case.tree, SYSTEMS.find(case.system), judge, case.inputs)
+    verdict = check_fully(case.tree, SYSTEMS.find(case.system), judge, case.inputs)
     terminal.line(f"{name}: {verdict.outcome}{f' (it was: {case.found})' if case.found else ''}")
     return verdict
 

@@ -56,10 +56,10 @@ def lmerge_judge() -> Iterator[Judge]:
 @pytest.fixture
 def lmerge_verdict(lmerge_tree: ConcreteTree, lmerge_judge: Judge) -> TreeVerdict:
     """Return the verdict over the tree of a test on the engine."""
-    from lmerge.testing.checking.tree_verdict import check
+    from lmerge.testing.checking.full_checks import check_fully
     from lmerge.testing.systems.engine import EngineSystem
 
-    return check(lmerge_tree, EngineSystem(), lmerge_judge)
+    return check_fully(lmerge_tree, EngineSystem(), lmerge_judge)
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
@@ -109,12 +109,12 @@ class ScenarioItem(pytest.Item):
 
     def runtest(self) -> None:
         """Run the tree, and fail with the report."""
-        from lmerge.testing.checking.tree_verdict import check
+        from lmerge.testing.checking.full_checks import check_fully
         from lmerge.testing.evidence.report import report
         from lmerge.testing.judging.verdict import Judge, Judgement
 
         with Judge() as judge:
-            found = check(self.tree, self.system, judge, self.inputs)
+            found = check_fully(self.tree, self.system, judge, self.inputs)
         if found.is_bad:
             pytest.fail(report(found), pytrace=False)
         if found.outcome is Judgement.NOT_JUDGED:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from lmerge.core.elements import INF
+from lmerge.core.elements import INF, show_time
 from lmerge.core.engines.selection import NATIVE, PYTHON
 from lmerge.core.properties import INSERT_ONLY, KEY, ORDERED, STRICTLY_ORDERED
 from lmerge.errors import LmergeError
@@ -129,7 +129,7 @@ def _text(taken: Taken) -> str:
     if isinstance(taken, str):
         return f"it fails with {taken!r}"
     changes = [change for found, _ in taken for change in found]
-    stables = [f"stable({stable})" for _, stable in taken if stable is not None]
+    stables = [f"stable({show_time(stable)})" for _, stable in taken if stable is not None]
     return f"it emits {', '.join([*changes[:SHOWN_MAX], *stables]) or 'nothing'}"
 
 

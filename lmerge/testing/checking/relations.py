@@ -26,14 +26,13 @@ from lmerge.temporal.windows.kinds import Hopping
 from lmerge.testing.checking.engine_relations import OF_ENGINE
 from lmerge.testing.checking.related import CannotHold, RelatedRun, Relation, every_node
 from lmerge.testing.decided import Events
-from lmerge.testing.evidence.shrinking import moved, times_of
 from lmerge.testing.judging.verdict import RowDifference, differing
 from lmerge.testing.registry import PartRegistry
 from lmerge.testing.streams.batches import InputBatch
 from lmerge.testing.streams.facets import FACET_LEVELS, Facets
 from lmerge.testing.streams.generator import table
 from lmerge.testing.systems.engine import EngineSystem
-from lmerge.testing.systems.inputs import TreeInputs, forms_of
+from lmerge.testing.systems.inputs import TreeInputs, forms_of, moved, times_of
 from lmerge.testing.systems.system import TIMEOUT_S, System, SystemFailure
 from lmerge.testing.transforming.concrete import ConcreteTree, SourceData
 
@@ -234,12 +233,12 @@ def check_tree(
     try:
         expected = checking.run(named, inputs)
     except SystemFailure as failure:
-        return [RelationVerdict(name, 1, f"in round 1 {failure}", inputs=inputs) for name in relations]
+        return [RelationVerdict(name, 0, str(failure), inputs=inputs) for name in relations]
     found = []
     for name in relations:
         random = Random(f"relation {name} {tree.seed} {tree.row}")
         related = RelatedRun(named, random, {}, inputs, expected, checking.run)
-        found.append(checking.judged(name, RELATIONS.find(name), related, 1))
+        found.append(checking.judged(name, RELATIONS.find(name), related))
     return found
 
 
@@ -264,19 +263,20 @@ class _Checking:
                 return found
         return RelationVerdict(name, rounds)
 
-    def judged(self, name: str, relation: Relation, related: RelatedRun, number: int) -> RelationVerdict:
-        """Return the verdict over a relation in one round."""
+    def judged(self, name: str, relation: Relation, related: RelatedRun, number: int = 0) -> RelationVerdict:
+        """Return the verdict over a relation in one round, which has a number if there are several."""
+        where = f"in round {number} " if number else ""
         forms = RowForms(self.tree.outputs["result"].schema)
         try:
             for expected, came in relation(related):
                 if expected != came:
                     differences, count = differing(expected, came, INF, forms)
-                    problem = f"in round {number} {count} events differ"
+                    problem = f"{where}{count} events differ"
                     return RelationVerdict(name, number, problem, "", differences, related.inputs)
         except CannotHold as reason:
             return RelationVerdict(name, number, "", str(reason))
         except (SystemFailure, LmergeError) as failure:
-            return RelationVerdict(name, number, f"in round {number} {failure}", inputs=related.inputs)
+            return RelationVerdict(name, number, f"{where}{failure}", inputs=related.inputs)
         return RelationVerdict(name, number)
 
     def _related(self, random: Random) -> RelatedRun:

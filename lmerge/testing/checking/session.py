@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from time import monotonic
 
-from lmerge.testing.checking.relations import check_tree
-from lmerge.testing.checking.tree_verdict import TreeVerdict, check
+from lmerge.testing.checking.full_checks import check_fully
+from lmerge.testing.checking.tree_verdict import TreeVerdict
 from lmerge.testing.intents.fluent import IntentScenario, scenario
 from lmerge.testing.judging.verdict import Judge, Judgement
-from lmerge.testing.systems.engine import EngineSystem
-from lmerge.testing.systems.inputs import inputs_of
 from lmerge.testing.systems.system import TIMEOUT_S, System
 from lmerge.testing.transforming.transformer import RUN_LEVELS, Transformer
 
@@ -69,11 +67,7 @@ def check_scenario(
     transformer = Transformer(stated, seed, strength, RUN_LEVELS)
     found = CheckedScenario(transformer, system.name)
     for tree in _within(transformer, budget, began):
-        inputs = inputs_of(tree)
-        verdict = check(tree, system, judge, inputs, timeout_s)
-        if verdict.run is not None and isinstance(system, EngineSystem) and not verdict.is_bad:
-            broken = next((one for one in check_tree(tree, inputs) if one.is_bad), None)
-            verdict = verdict if broken is None else replace(verdict, failure=str(broken))
+        verdict = check_fully(tree, system, judge, timeout_s=timeout_s)
         found.verdicts.append(verdict)
         if verdict.outcome is not Judgement.NOT_JUDGED:
             transformer.ledger.add(tree.cell)

@@ -22,7 +22,7 @@ class TreeVerdict:
     """The verdict over one tree. ``operators``: over each of them, those that were judged first in order.
 
     ``failure``: what the system failed with, if it gave no result, or which relation of how it runs does not hold.
-    ``run``: what it gave.
+    ``relation``: the name of that relation. ``run``: what it gave.
     """
 
     tree: ConcreteTree
@@ -31,6 +31,7 @@ class TreeVerdict:
     failure: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
     run: SystemRun | None = None
+    relation: str = ""
 
     @property
     def outcome(self) -> Judgement:

@@ -22,11 +22,12 @@ from lmerge.temporal.plan.compiling import in_order
 from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.plan.sources import SourceNode
 from lmerge.temporal.running import ElementWriter
-from lmerge.testing.checking.tree_verdict import TreeVerdict, check
+from lmerge.testing.checking.full_checks import check_fully
+from lmerge.testing.checking.tree_verdict import TreeVerdict
 from lmerge.testing.judging.operator_run import OperatorRun
 from lmerge.testing.judging.verdict import Judge
 from lmerge.testing.streams.batches import InputBatch
-from lmerge.testing.systems.inputs import TreeInputs
+from lmerge.testing.systems.inputs import TreeInputs, moved, times_of
 from lmerge.testing.systems.system import System
 from lmerge.testing.transforming.concrete import ConcreteTree, SourceData
 
@@ -87,19 +88,20 @@ class Shrinker:
     def _bad(self, tree: ConcreteTree, inputs: TreeInputs, like: SmallCase) -> SmallCase | None:
         if monotonic() > self._deadline:
             return None
-        verdict = check(tree, self._system, self._judge, inputs)
-        is_alike = verdict.outcome is like.verdict.outcome and bool(verdict.failure) == bool(like.verdict.failure)
-        return SmallCase(tree, inputs, verdict) if is_alike else None
+        was = like.verdict
+        relations = (was.relation,) if was.relation else ()
+        verdict = check_fully(tree, self._system, self._judge, inputs, relations=relations)
+        is_alike = verdict.outcome is was.outcome and verdict.relation == was.relation
+        return SmallCase(tree, inputs, verdict) if is_alike and bool(verdict.failure) == bool(was.failure) else None
 
     # Fewer operators.
 
     def _alone(self, case: SmallCase) -> Iterator[tuple[ConcreteTree, TreeInputs]]:
-        """Yield the blamed operator alone, on the streams that it really got."""
+        """Yield the blamed operator alone, on the streams that it really got; of a relation, each operator."""
         blamed, run = case.verdict.blamed, case.verdict.run
-        operators = () if run is None else run.operators
-        operator = next((one for one in operators if blamed is not None and one.name == blamed.name), None)
-        if operator is not None:
-            yield alone(case.tree, operator)
+        for operator in () if run is None else run.operators:
+            if case.verdict.relation or (blamed is not None and operator.name == blamed.name):
+                yield alone(case.tree, operator)
 
     def _without_operators(self, case: SmallCase) -> Iterator[tuple[ConcreteTree, TreeInputs]]:
         """Yield trees in which one operator is left out, where what it reads has its columns."""
@@ -196,15 +198,6 @@ def replaced(node: PlanNode, others: Mapping[PlanNode, PlanNode]) -> PlanNode:
     return found[node]
 
 
-def times_of(element: Element) -> tuple[int, ...]:
-    """Return the times of an element."""
-    if isinstance(element, Insert):
-        return element.vs, element.ve
-    if isinstance(element, Adjust):
-        return element.vs, element.vold, element.ve
-    return (element.vc,)
-
-
 History = tuple[str, bytes, int] | tuple[str, int]
 """What elements belong together: those of an event of a source, by payload and start; a stable by its place."""
 
@@ -265,19 +258,3 @@ def _final_ends(inputs: TreeInputs) -> dict[History, list[int]]:
         if element.ve > element.vs:
             ends.append(element.ve)
     return found
-
-
-def moved(inputs: TreeInputs, times: Mapping[int, int]) -> TreeInputs:
-    """Return inputs with other times; the infinities stay."""
-
-    def at(t: int) -> int:
-        return times.get(t, t)
-
-    def other(element: Element) -> Element:
-        if isinstance(element, Insert):
-            return Insert(element.payload, at(element.vs), at(element.ve))
-        if isinstance(element, Adjust):
-            return Adjust(element.payload, at(element.vs), at(element.vold), at(element.ve))
-        return Stable(at(element.vc))
-
-    return TreeInputs([InputBatch(batch.name, list(map(other, batch.elements))) for batch in inputs.batches])

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from lmerge.core.elements import Adjust, Element, Insert
+from lmerge.core.elements import Adjust, Element, Insert, Stable
 from lmerge.temporal.changes import Change
 from lmerge.temporal.plan.sources import SourceNode
 from lmerge.temporal.row_forms import RowForms
@@ -58,3 +58,28 @@ def items_of(elements: Sequence[Element], forms: RowForms) -> list[Item]:
 def forms_of(sources: Mapping[str, SourceNode]) -> dict[str, RowForms]:
     """Return what decodes the payloads of each source."""
     return {name: RowForms(node.columns) for name, node in sources.items()}
+
+
+def times_of(element: Element) -> tuple[int, ...]:
+    """Return the times of an element."""
+    if isinstance(element, Insert):
+        return element.vs, element.ve
+    if isinstance(element, Adjust):
+        return element.vs, element.vold, element.ve
+    return (element.vc,)
+
+
+def moved(inputs: TreeInputs, times: Mapping[int, int]) -> TreeInputs:
+    """Return inputs with other times; the infinities stay."""
+
+    def at(t: int) -> int:
+        return times.get(t, t)
+
+    def other(element: Element) -> Element:
+        if isinstance(element, Insert):
+            return Insert(element.payload, at(element.vs), at(element.ve))
+        if isinstance(element, Adjust):
+            return Adjust(element.payload, at(element.vs), at(element.vold), at(element.ve))
+        return Stable(at(element.vc))
+
+    return TreeInputs([InputBatch(batch.name, list(map(other, batch.elements))) for batch in inputs.batches])
