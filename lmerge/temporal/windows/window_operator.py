@@ -458,8 +458,9 @@ class WindowOperator(SkippingOperator, MixedOperator):
         if stable in (NEG_INF, INF):
             return None if stable == NEG_INF else INF
         if isinstance(kind, Hopping) and stamp is not Stamp.TIME_BOUND:
-            # The first window that ends behind the input's stable point; an event can still come into it.
-            stable = kind.first_over(stable)
+            # The first window that ends behind the input's stable point; an event can still come into it. None begins
+            # at -inf or before.
+            stable = max(kind.first_over(stable), kind.start_above(NEG_INF))
             if stamp is Stamp.POINT_AT_END:
                 stable += kind.size - 1
         return min(stable, INF, self._open[0] if self._open else INF)

@@ -25,7 +25,7 @@ from lmerge.testing.decided import Events
 from lmerge.testing.systems.inputs import forms_of, items_of
 from lmerge.testing.systems.system import SystemFailure
 
-RESTARTS: Final = 3
+RESTARTS: Final = 6
 """How often a run is stopped at most."""
 FAR: Final = 300
 """How far a stable point goes behind all times: further than all windows, gaps and durations of a drawn tree."""

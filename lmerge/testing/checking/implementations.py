@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from lmerge.core.elements import INF, show_time
+from lmerge.core.elements import INF, NEG_INF, show_time
 from lmerge.core.engines.selection import NATIVE, PYTHON
 from lmerge.core.properties import INSERT_ONLY, KEY, ORDERED, STRICTLY_ORDERED
 from lmerge.errors import LmergeError
@@ -23,9 +23,10 @@ from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.plan.spans import UnionNode
 from lmerge.temporal.running import QueryRun
 from lmerge.temporal.runs.settings import Item, SourceSettings
-from lmerge.testing.checking.related import RelatedRun
+from lmerge.testing.checking.related import RelatedRun, every_node
 from lmerge.testing.decided import Events
-from lmerge.testing.systems.inputs import TreeInputs, forms_of, inputs_of, items_of
+from lmerge.testing.streams.batches import InputBatch
+from lmerge.testing.systems.inputs import TreeInputs, forms_of, inputs_of, items_of, moved, times_of
 from lmerge.testing.systems.system import SystemFailure
 from lmerge.testing.transforming.concrete import SourceData
 
@@ -33,9 +34,13 @@ SHOWN_MAX: Final = 8
 LIMITS: Final[Mapping[str, int]] = {"pairs_max": 12, "windows_max": 2}
 """Limits of joins and windows that a step of a few events may reach."""
 
-DRAWN: Final = 2
+DRAWN: Final = 4
 """How many strains a query is run under."""
+NEAR: Final = 4
+"""How far from the ends of time a stream begins or ends that is moved there."""
 LIMITED: Final = ("join", "aggregate", "top", "apply")
+FAILING: Final = ("filter", "select")
+"""What a row can fail in, and drop it."""
 
 Outputs = Mapping[str, PlanNode]
 
@@ -63,13 +68,20 @@ def in_other_implementation(related: RelatedRun) -> Iterator[tuple[Events, Event
 
 
 def strained(related: RelatedRun) -> Iterator[tuple[Events, Events]]:
-    """Run under strains that are drawn in both implementations: the same, up to the same failure.
+    """Run in both implementations under strains that are drawn, where they apply: the same, up to the same failure.
 
     Raises SystemFailure.
     """
-    for name in related.random.sample(sorted(STRAINS), min(DRAWN, len(STRAINS))):
+    drawn = 0
+    for name in related.random.sample(sorted(STRAINS), len(STRAINS)):
+        strain = STRAINS[name](related)
+        if strain is None:
+            continue
+        drawn += 1
+        if drawn > DRAWN:
+            break
         try:
-            _compare(related, STRAINS[name](related))
+            _compare(related, strain)
         except SystemFailure as problem:
             raise SystemFailure(f"under the strain {name!r}, {problem}") from None
     yield related.expected, related.expected
@@ -156,9 +168,11 @@ def _pointed(related: RelatedRun) -> Strain:
     return _edited(related, ("source",), {"shape": "point"})
 
 
-def _disjoint(related: RelatedRun) -> Strain:
+def _disjoint(related: RelatedRun) -> Strain | None:
     """Declare that the streams of a union differ in a column, which they may not."""
     outputs = related.tree.outputs
+    if not any(isinstance(node, UnionNode) for node in in_order(list(outputs.values()))):
+        return None
     plan = plan_to_json(outputs)
     for node, fields in zip(in_order(list(outputs.values())), plan["nodes"], strict=True):
         if isinstance(node, UnionNode):
@@ -166,21 +180,38 @@ def _disjoint(related: RelatedRun) -> Strain:
     return Strain(plan_from_json(plan), related.inputs)
 
 
-def _limited(related: RelatedRun) -> Strain:
+def _limited(related: RelatedRun) -> Strain | None:
     """Set limits of joins and windows that a step may reach."""
+    if not _has(related, LIMITED):
+        return None
     return _edited(related, LIMITED, LIMITS)
 
 
 def _extreme(related: RelatedRun) -> Strain:
-    """Give rows at the ends of their types, on which expressions and aggregates fail."""
+    """Give rows at the ends of their types, on which expressions and aggregates fail: one by one, or many in a step."""
     data = {name: SourceData({**one.facets, "values": "extreme"}, one.seed) for name, one in related.tree.data.items()}
-    return Strain(related.tree.outputs, inputs_of(replace(related.tree, data=data)))
+    inputs = inputs_of(replace(related.tree, data=data))
+    if related.random.random() < 0.5:
+        inputs = TreeInputs([InputBatch(name, inputs.elements(name)) for name in data])
+    return Strain(related.tree.outputs, inputs)
 
 
-def _dropping(related: RelatedRun) -> Strain:
+def _dropping(related: RelatedRun) -> Strain | None:
     """Drop rows that fail, at the ends of their types."""
-    edited = _edited(related, ("filter", "select"), {"on_error": "drop"})
-    return replace(_extreme(related), outputs=edited.outputs)
+    if not _has(related, FAILING):
+        return None
+    return replace(_extreme(related), outputs=_edited(related, FAILING, {"on_error": "drop"}).outputs)
+
+
+def _distant(related: RelatedRun) -> Strain | None:
+    """Move the streams to the beginning of time, or to its end."""
+    inputs = related.inputs
+    every = {t for batch in inputs.batches for one in batch.elements for t in times_of(one) if NEG_INF < t < INF}
+    if not every:
+        return None
+    near = related.random.randrange(1, NEAR)
+    by = NEG_INF + near - min(every) if related.random.random() < 0.5 else INF - near - max(every)
+    return Strain(related.tree.outputs, moved(inputs, {t: t + by for t in every}))
 
 
 def _forwarded(related: RelatedRun) -> Strain:
@@ -190,6 +221,10 @@ def _forwarded(related: RelatedRun) -> Strain:
     at = random.randrange(count + 1)
     stop = random.randrange(at, count + 1) if random.random() < 0.5 else None
     return Strain(related.tree.outputs, related.inputs, forward=(at, random.choice(ends)), stop=stop)
+
+
+def _has(related: RelatedRun, kinds: Sequence[str]) -> bool:
+    return any(node.kind in kinds for node in every_node(list(related.tree.outputs.values())))
 
 
 def _edited(related: RelatedRun, kinds: Sequence[str], fields: Mapping[str, Any]) -> Strain:
@@ -207,7 +242,10 @@ def _edit(plan: Any, kinds: Sequence[str], fields: Mapping[str, Any]) -> None:
             _edit(node["plan"], kinds, fields)
 
 
-STRAINS: Final[Mapping[str, Callable[[RelatedRun], Strain]]] = {
+Straining = Callable[[RelatedRun], Strain | None]
+"""Returns a query under a strain, or None where it does not apply."""
+
+STRAINS: Final[Mapping[str, Straining]] = {
     "late": _late,
     "promised": _promised,
     "points": _pointed,
@@ -215,5 +253,6 @@ STRAINS: Final[Mapping[str, Callable[[RelatedRun], Strain]]] = {
     "extreme": _extreme,
     "dropping": _dropping,
     "disjoint": _disjoint,
+    "distant": _distant,
     "forwarded": _forwarded,
 }

@@ -245,3 +245,15 @@ def test_nothing_is_computed_of_an_event_that_has_no_end_to_count() -> None:
         with pytest.raises(ModuleViolation, match="the result is beyond 64 bits"):
             run.take("left", [Change((largest,), 10, 10, 12), 20])
     assert found == [["insert((6), 5, 6)"]] * 2
+
+
+def test_no_window_holds_the_stable_point_that_would_begin_before_all_time() -> None:
+    """A grid has no window from -inf or before, so the first one behind it is the first that a result can be of."""
+    first = NEG_INF + 1 + (-(NEG_INF + 1)) % 2
+    node = source("events", SCHEMA).hopping(10, 2).agg(n=count(), output="point-at-end").node
+    for stable in (NEG_INF + 1, NEG_INF + 5, first + 9):
+        python, native = both(node)
+        found = outcome(python, Delta([], stable))
+        assert isinstance(found, Delta)
+        assert outcome(native, Delta([], stable)) == found
+        assert found.stable == first + 9
