@@ -4,7 +4,7 @@ Each defect of the engine's lists (``scripts/defect_list``) is seeded in a copy 
 scenario that leaves all open run there until one is bad: those of the covering array of pairs, for one seed after the
 other. No test that was made by hand runs. With ``--without-boundaries`` stables never meet the next change, and no
 lifetimes touch: what the boundary facets earn is the difference. With ``--merge`` the defects are those of the merge's
-core, and replicas of plans are merged until something is wrong.
+core, and sessions of drawn merges are played until something is wrong.
 """
 
 from __future__ import annotations
@@ -78,34 +78,29 @@ print("null")
 """
 
 
-# Runs in the copy as well: three replicas of a plan over one table, by what the plan promises R0 to R4.
+# Runs in the copy as well: sessions of drawn merges, of every kind in turn.
 MERGE_FINDER: Final = """
 import json, sys
-import lmerge.temporal as lt
-from lmerge.testing import check_replicas
+from lmerge.testing.merges.declared import JUDGED_POLICIES, PROMISES
+from lmerge.testing.merges.judged import broken_session
+from lmerge.testing.merges.policies import policy_session
+from lmerge.testing.merges.sessions import restored_session, twin_session
 
 seeds, _ = json.loads(sys.argv[1])
-events = lt.source("events", {"k": "int", "v": "int"})
-grouped = events.group_by("k").tumbling(5)
-plans = [
-    events,
-    events.cleanse(),
-    events.tumbling(5).agg(n=lt.count()),
-    events.tumbling(5).top(2, by=lt.col.v),
-    grouped.agg(n=lt.count()),
-    grouped.agg(n=lt.count(), form="eager"),
-    events.snapshot().agg(n=lt.count(), form="eager"),
-]
 count = 0
-for seed in seeds:
-    for plan in plans:
+for number in range(100 * len(seeds)):
+    policy = JUDGED_POLICIES[number % len(JUDGED_POLICIES)]
+    kinds = [
+        *(lambda algorithm=algorithm: policy_session(algorithm, policy, number) for algorithm in ("r3", "r4")),
+        lambda: broken_session(number),
+        lambda: restored_session(number),
+        *(lambda algorithm=algorithm: twin_session(number, algorithm) for algorithm in PROMISES),
+    ]
+    for play in kinds:
+        count += 1
         try:
-            verdict = check_replicas({"a": plan, "b": plan, "c": plan}, rounds=8, seed=seed)
+            play()
         except Exception:
-            print(json.dumps(count + 1))
-            sys.exit()
-        count += verdict.merges + 1
-        if verdict.is_bad:
             print(json.dumps(count))
             sys.exit()
 print("null")
@@ -164,7 +159,7 @@ def main() -> None:
     options = parser.parse_args()
     lists, places, finder, unit = LISTS, ENGINE_FILES, FINDER, "trees"
     if options.merge:
-        lists, places, finder, unit = MERGE_LISTS, MERGE_FILES, MERGE_FINDER, "merges"
+        lists, places, finder, unit = MERGE_LISTS, MERGE_FILES, MERGE_FINDER, "sessions"
     defects = [one for part in lists for one in part.DEFECTS if options.only in f"{one.name}\n{one.file}"]
     chosen = [one for one in defects if one.file.startswith(places)][:: options.every]
     left_out: dict[str, Sequence[str]] = dict(BOUNDARIES) if options.without_boundaries else {}

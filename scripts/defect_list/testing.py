@@ -138,7 +138,7 @@ DEFECTS = (
     ),
     Defect(
         "replicas: one of them is not merged",
-        f"{TESTING}/merging.py",
+        f"{TESTING}/merges/replicas.py",
         "            follow.attach(name, properties)\n            if not sizes[name]:\n",
         "            if len(follow.prefixes) < len(streams) - 1:\n                follow.attach(name, properties)\n"
         "            if not sizes[name]:\n",

@@ -10,11 +10,12 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from core_world import INDEX_POLICIES, PROMISES, a, emitted, f, m, merge_of
+from core_world import a, emitted, f, m, merge_of
 
 from lmerge.core.elements import INF, NEG_INF, Element, Event
 from lmerge.core.merge import Merge
 from lmerge.core.merge_config import MergeConfig
+from lmerge.testing.merges.declared import INDEX_POLICIES, PROMISES
 from lmerge.testing.oracle import Follow
 from lmerge.testing.streams.merge_inputs import joining, mistaken, present, reference
 

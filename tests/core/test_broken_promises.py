@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from random import Random
 
 import pytest
-from broken_world import INDEXED, World, irreparable, play
-from core_world import R0_PROMISES, R1_PROMISES, R2_PROMISES, a, f, interleavings, m
+from core_world import a, f, interleavings, m
 
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, Element, Event, Insert
@@ -15,20 +14,23 @@ from lmerge.core.merge import Merge
 from lmerge.core.merge_config import MergeConfig
 from lmerge.core.snapshot import snapshot_of
 from lmerge.core.tdb import reconstitute
+from lmerge.testing.merges.broken import DrawnInputs
+from lmerge.testing.merges.declared import INDEXED, R0_PROMISES, R1_PROMISES, R2_PROMISES
+from lmerge.testing.merges.judged import broken_session, irreparable
 from lmerge.testing.oracle import Follow
 
 SEEDS = 60
 
 
 def test_a_downgrade_corrects_what_can_be_corrected() -> None:
-    switched = sum(play(seed).switches for seed in range(SEEDS))
+    switched = sum(broken_session(seed).switches for seed in range(SEEDS))
     assert switched > SEEDS // 4, "too few of the sessions break a promise"
 
 
 @pytest.mark.long
 def test_a_downgrade_corrects_what_can_be_corrected_for_many_seeds(long_seeds: range) -> None:
     for seed in long_seeds:
-        play(f"many {seed}")
+        broken_session(f"many {seed}")
 
 
 # By name: the declared properties, and for each input a stream of one TDB; an element breaks a property.
@@ -174,5 +176,5 @@ def test_an_input_that_breaks_two_promises_in_one_call_is_ended_once() -> None:
 
 
 def test_a_world_is_the_same_for_the_same_seed() -> None:
-    one, other = (World(Random(7)) for _ in range(2))
+    one, other = (DrawnInputs(Random(7)) for _ in range(2))
     assert (one.events, one.stream(), one.promises()) == (other.events, other.stream(), other.promises())

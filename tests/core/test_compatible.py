@@ -9,7 +9,6 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from core_world import INDEX_POLICIES, PROMISES
 
 from lmerge.core.compatible import InputPrefix, incompatibilities
 from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Event, Insert, Stable
@@ -17,6 +16,7 @@ from lmerge.core.merge import Merge
 from lmerge.core.merge_config import MergeConfig
 from lmerge.core.tdb import Tdb
 from lmerge.errors import InputViolation
+from lmerge.testing.merges.declared import INDEX_POLICIES, PROMISES
 from lmerge.testing.oracle import Follow
 from lmerge.testing.streams.merge_inputs import mistaken, ordered, present, reference
 

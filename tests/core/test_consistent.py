@@ -7,13 +7,14 @@ from itertools import combinations_with_replacement
 from random import Random
 
 import pytest
-from core_world import PROMISES, a, f
+from core_world import a, f
 
 from lmerge.core.compatible import InputPrefix
 from lmerge.core.consistent import contradictions
 from lmerge.core.elements import INF, NEG_INF, Element, Event
 from lmerge.core.properties import parse_properties
 from lmerge.core.tdb import Tdb
+from lmerge.testing.merges.declared import PROMISES
 from lmerge.testing.streams.merge_inputs import mistaken, ordered, present, reference
 
 pytestmark = pytest.mark.python_engine  # it uses none

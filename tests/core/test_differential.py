@@ -5,7 +5,6 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from core_world import PROMISES
 
 from lmerge.core.batch import Batch
 from lmerge.core.comparison.cleanse import Cleanse
@@ -14,6 +13,7 @@ from lmerge.core.merge import Merge
 from lmerge.core.merge_config import MergeConfig
 from lmerge.core.tdb import reconstitute
 from lmerge.testing.listing import ListingR3
+from lmerge.testing.merges.declared import PROMISES
 from lmerge.testing.streams.merge_inputs import ordered, present, reference
 
 ALL = ("insert-only", "strictly-ordered")

@@ -6,7 +6,7 @@ import json
 from random import Random
 
 import pytest
-from core_world import COPIES_PROMISES, PROMISES, R0_PROMISES, R1_PROMISES, R2_PROMISES, a, f, m
+from core_world import a, f, m
 
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, Adjust, Element, Event, Insert, Stable
@@ -15,6 +15,7 @@ from lmerge.core.merge_config import MergeConfig
 from lmerge.core.properties import Case
 from lmerge.core.snapshot import restored, snapshot_of
 from lmerge.errors import PropertiesTooWeak
+from lmerge.testing.merges.declared import COPIES_PROMISES, PROMISES, R0_PROMISES, R1_PROMISES, R2_PROMISES
 from lmerge.testing.oracle import Follow
 from lmerge.testing.streams.merge_inputs import ordered, present, reference
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from core_world import COPIES_PROMISES, PROMISES, a, f, interleavings, m
+from core_world import a, f, interleavings, m
 
 from lmerge.core.elements import INF, Element
 from lmerge.core.merge import Merge
 from lmerge.core.merge_config import MergeConfig
 from lmerge.core.tdb import reconstitute
+from lmerge.testing.merges.declared import COPIES_PROMISES, PROMISES
 from lmerge.testing.oracle import Follow
 
 # Physically different streams of one TDB, by case: {A [1, 4), B [2, 9)} and a multiset for R4.

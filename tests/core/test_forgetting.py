@@ -11,8 +11,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from core_world import INDEX_POLICIES
-from twins_world import Twins
 
 from lmerge.core import index
 from lmerge.core.batch import Batch
@@ -21,6 +19,8 @@ from lmerge.core.index import Indexed
 from lmerge.core.merge import Merge
 from lmerge.core.merge_config import MergeConfig
 from lmerge.core.snapshot import restored, snapshot_of
+from lmerge.testing.merges.declared import INDEX_POLICIES
+from lmerge.testing.merges.twins import EngineTwins, result_of
 
 LIVE = 10_000
 # The nodes that a batch of one element may visit: the Python engine SWEPT_NODES, the native one four pages of 256.
@@ -110,15 +110,15 @@ def forgotten(merge: Merge) -> Merge:
     return restored(snapshot_of(merge))
 
 
-class Triplets(Twins):
+class Triplets(EngineTwins):
     """Adds a third merge, on Python, that removes all entries at once."""
 
     def __init__(self, *settings: Any) -> None:
-        super().__init__(*settings, compare_every=40)
+        super().__init__(MergeConfig(*settings), compare_every=40)
         self.merges.append(Merge(replace(MergeConfig(*settings), engine="python")))
 
     def call(self, method: str, *arguments: object, **options: object) -> None:
-        mine, python, at_once = [self._result(getattr(merge, method), *arguments, **options) for merge in self.merges]
+        mine, python, at_once = [result_of(getattr(merge, method), *arguments, **options) for merge in self.merges]
         assert mine == python == at_once
         algorithm = self.merges[2]._engine._algorithm  # type: ignore[attr-defined]  # of the Python engine
         assert isinstance(algorithm, Indexed)

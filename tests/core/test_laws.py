@@ -10,7 +10,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from core_world import PROMISES, R1_PROMISES, a, emitted, f, m, merge_of
+from core_world import a, emitted, f, m, merge_of
 
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, Event, Insert, Stable
@@ -18,6 +18,7 @@ from lmerge.core.merge import Merge, Outcome
 from lmerge.core.merge_config import MergeConfig
 from lmerge.core.snapshot import restored, snapshot_of
 from lmerge.errors import InputTaken, StaleIncarnation, UsageError
+from lmerge.testing.merges.declared import PROMISES, R1_PROMISES
 from lmerge.testing.oracle import Follow, chattiness
 from lmerge.testing.streams.large_inputs import LARGE, LargeInputs
 from lmerge.testing.streams.merge_inputs import present, reference

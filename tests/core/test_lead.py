@@ -5,13 +5,14 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from core_world import PROMISES, R3_PROMISES, a, emitted, f, merge_of
+from core_world import a, emitted, f, merge_of
 
 from lmerge.core.elements import INF, NEG_INF, Event, Insert, Stable
 from lmerge.core.merge import Merge
 from lmerge.core.merge_config import MergeConfig
 from lmerge.core.policy import LAZY, Policy, parse_policy
 from lmerge.errors import UnknownInput, UsageError
+from lmerge.testing.merges.declared import PROMISES, R3_PROMISES
 from lmerge.testing.oracle import Follow
 from lmerge.testing.streams.merge_inputs import present, reference
 

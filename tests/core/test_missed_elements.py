@@ -6,7 +6,7 @@ import json
 from itertools import permutations, product
 
 import pytest
-from core_world import COPIES_PROMISES, PROMISES, R0_PROMISES, R1_PROMISES, R2_PROMISES, a, f, interleavings
+from core_world import a, f, interleavings
 from ordered_world import CASES, World, play
 
 from lmerge.core.batch import Batch
@@ -14,6 +14,7 @@ from lmerge.core.elements import NEG_INF, Element, Insert, Stable
 from lmerge.core.merge import Merge
 from lmerge.core.merge_config import MergeConfig
 from lmerge.core.snapshot import restored, snapshot_of
+from lmerge.testing.merges.declared import COPIES_PROMISES, PROMISES, R0_PROMISES, R1_PROMISES, R2_PROMISES
 
 
 @pytest.mark.parametrize("case", CASES)

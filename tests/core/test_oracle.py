@@ -6,11 +6,11 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
-from core_world import INDEX_POLICIES, PROMISES
 
 from lmerge.core.elements import INF, Element
 from lmerge.core.merge import Merge
 from lmerge.core.merge_config import MergeConfig
+from lmerge.testing.merges.declared import INDEX_POLICIES, PROMISES
 from lmerge.testing.oracle import Follow
 from lmerge.testing.streams.merge_inputs import joining, ordered, present, reference
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from core_world import COPIES_PROMISES, R0_PROMISES, R1_PROMISES, R2_PROMISES, a, emitted, f, m, merge_of
+from core_world import a, emitted, f, m, merge_of
 
 from lmerge.core.adapters import Close, Open, from_open_close, from_signed, to_open_close, to_signed
 from lmerge.core.compatible import InputPrefix, incompatibilities
@@ -12,6 +12,7 @@ from lmerge.core.merge import Merge
 from lmerge.core.properties import Case, choose, parse_properties
 from lmerge.core.tdb import Tdb, reconstitute
 from lmerge.errors import InputViolation
+from lmerge.testing.merges.declared import COPIES_PROMISES, R0_PROMISES, R1_PROMISES, R2_PROMISES
 from lmerge.testing.oracle import chattiness
 
 PHY1: list[Element] = [a("B", 8), a("A", 6, 12), m("B", 8, INF, 10), f(11), f(INF)]

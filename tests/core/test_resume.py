@@ -11,7 +11,7 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
-from core_world import COPIES_PROMISES, INDEX_POLICIES, PROMISES, R1_PROMISES, R3_PROMISES, a, f, m
+from core_world import a, f, m
 
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Element, Event, Insert, Stable
@@ -21,6 +21,7 @@ from lmerge.core.resume import OutputReplay, emitted_events, resumed
 from lmerge.core.snapshot import restored, snapshot_of
 from lmerge.core.tdb import Tdb
 from lmerge.errors import StaleIncarnation, UsageError
+from lmerge.testing.merges.declared import COPIES_PROMISES, INDEX_POLICIES, PROMISES, R1_PROMISES, R3_PROMISES
 from lmerge.testing.oracle import Follow
 from lmerge.testing.streams.merge_inputs import ordered, present, reference
 

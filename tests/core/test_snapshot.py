@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from core_world import PROMISES, a, f
+from core_world import a, f
 
 from lmerge.core.batch import Batch
 from lmerge.core.engines import selection
@@ -15,6 +15,7 @@ from lmerge.core.merge import Merge
 from lmerge.core.merge_config import MergeConfig
 from lmerge.core.snapshot import restored, snapshot_of
 from lmerge.errors import UsageError
+from lmerge.testing.merges.declared import PROMISES
 from lmerge.testing.streams.merge_inputs import joining, ordered, present, reference
 
 GOLDEN = Path(__file__).parent / "golden"

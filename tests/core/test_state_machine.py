@@ -7,7 +7,6 @@ index hold (check), the output is a legal stream, and the live events are right.
 from __future__ import annotations
 
 import pytest
-from core_world import INDEX_POLICIES, PROMISES
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -25,6 +24,7 @@ from lmerge.core.merge import Merge
 from lmerge.core.merge_config import MergeConfig
 from lmerge.core.tdb import Tdb
 from lmerge.errors import InputViolation
+from lmerge.testing.merges.declared import INDEX_POLICIES, PROMISES
 from lmerge.testing.oracle import Follow
 
 NAMES = ("a", "b", "c")

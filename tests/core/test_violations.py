@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from core_world import R0_PROMISES, R1_PROMISES, R2_PROMISES, a, f, m
+from core_world import a, f, m
 
 from lmerge.core.batch import Batch
 from lmerge.core.elements import Element
@@ -11,6 +11,7 @@ from lmerge.core.merge import Merge
 from lmerge.core.merge_config import MergeConfig
 from lmerge.core.snapshot import snapshot_of
 from lmerge.errors import PropertiesTooWeak, UnknownInput, UsageError
+from lmerge.testing.merges.declared import R0_PROMISES, R1_PROMISES, R2_PROMISES
 
 KEY = ("key",)
 CASES: dict[str, tuple[tuple[str, ...], list[Element], Element, str]] = {

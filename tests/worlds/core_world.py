@@ -7,41 +7,8 @@ from collections.abc import Iterator, Sequence
 from lmerge.core.elements import INF, Adjust, Element, Insert, Stable
 from lmerge.core.merge import Merge
 from lmerge.core.merge_config import MergeConfig
+from lmerge.testing.merges.declared import R3_PROMISES
 from lmerge.testing.oracle import Follow
-
-R0_PROMISES = ("insert-only", "strictly-ordered")
-R1_PROMISES = ("insert-only", "ordered", "deterministic-ties")
-R2_PROMISES = ("insert-only", "ordered", "key")
-COPIES_PROMISES = ("insert-only", "ordered")  # R2 where no key is promised
-R3_PROMISES = ("key",)
-R4_PROMISES = ()
-PROMISES = {"r0": R0_PROMISES, "r1": R1_PROMISES, "r2": R2_PROMISES, "r3": R3_PROMISES, "r4": R4_PROMISES}
-
-INDEX_POLICIES = (
-    "lazy",
-    "eager",
-    "half-frozen-only",
-    "final-only",
-    "quorum:2",
-    "leading-input-only",
-    "lazy+lag:5",
-    "eager+lag:2",
-    "final-only+lag:3",
-    "lazy+lead:4",
-    "eager+lag:2+lead:3",
-    "leading-input-only+lead:5",
-    "quorum:2+lead:4",
-    "final-only+lead:6",
-    "quorum:60%+lead:3",
-    "leading-input-only:highest-insert+lead:4",
-    "leading-input-only:most-unfrozen+adjusts+lead:5",
-    "half-frozen-only+adjusts",
-    "quorum:60%",
-    "quorum:2+adjusts",
-    "leading-input-only+adjusts",
-    "leading-input-only:highest-insert+lag:4",
-    "leading-input-only:most-unfrozen+adjusts",
-)
 
 
 def a(payload: str, vs: int, ve: int = INF) -> Insert:

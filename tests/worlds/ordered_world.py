@@ -12,13 +12,12 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import NamedTuple
 
-from core_world import COPIES_PROMISES, PROMISES
-
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Element, Insert, Stable
 from lmerge.core.merge import Merge, Outcome
 from lmerge.core.merge_config import MergeConfig
 from lmerge.core.snapshot import restored, snapshot_of
+from lmerge.testing.merges.declared import COPIES_PROMISES, PROMISES
 
 
 class HistoryItem(NamedTuple):

@@ -7,21 +7,27 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final
 
 from lmerge.core.elements import INF
+from lmerge.core.engines.selection import PYTHON
 from lmerge.core.tdb import reconstitute
-from lmerge.temporal.changes import Delta
+from lmerge.errors import UsageError
+from lmerge.temporal.changes import Change, Delta
+from lmerge.temporal.plan.compiling import in_order
 from lmerge.temporal.plan.joins import AsOfJoinNode
 from lmerge.temporal.plan.shaping import EdgesNode
+from lmerge.temporal.plan.spans import UnionNode
 from lmerge.temporal.plan.windows import WindowNode
 from lmerge.temporal.row_forms import RowForms
 from lmerge.temporal.running import QueryRun
 from lmerge.temporal.runs.settings import Item
 from lmerge.temporal.windows.kinds import CountWindows
 from lmerge.testing.checking.implementations import in_other_implementation, strained
-from lmerge.testing.checking.related import CannotHold, RelatedRun, Relation, every_node
+from lmerge.testing.checking.related import CannotHold, RelatedRun, Relation, every_node, replaced
 from lmerge.testing.decided import Events
+from lmerge.testing.judging.operator_run import OperatorRun, recorded
 from lmerge.testing.systems.inputs import forms_of, items_of
 from lmerge.testing.systems.system import SystemFailure
 
@@ -87,6 +93,49 @@ def _freed(related: RelatedRun) -> Iterator[tuple[Events, Events]]:
     yield related.expected, related.expected
 
 
+def _declared_disjoint(related: RelatedRun) -> Iterator[tuple[Events, Events]]:
+    """Declare that the streams of a union differ in a column: where they do not, the run fails, and only there.
+
+    Raises CannotHold, and SystemFailure.
+    """
+    unions = [node for node in in_order(list(related.tree.outputs.values())) if isinstance(node, UnionNode)]
+    if not unions:
+        raise CannotHold("there is no union")
+    union = related.random.choice(unions)
+    column = related.random.choice(union.schema.names)
+    if union.disjoint_by:
+        raise CannotHold(f"{union.title} is declared disjoint already")
+    batches = _batches(related)
+    operators, _ = recorded(QueryRun(dict(related.tree.outputs), implementation=PYTHON), batches)
+    clash = _clash(next(one for one in operators if one.result is union), union.schema.names.index(column))
+    declared = replaced(next(iter(related.tree.outputs.values())), {union: replace(union, disjoint_by=(column,))})
+    run = QueryRun({"result": declared}, implementation=PYTHON)
+    try:
+        for source, items in batches:
+            run.take(source, items)
+    except UsageError as failure:
+        if clash is None or "declared disjoint" not in str(failure):
+            raise SystemFailure(f"its streams differ in {column!r}, and it fails: {failure}") from None
+        clash = None
+    if clash is not None:
+        raise SystemFailure(f"its streams do not differ in {column!r}: {clash}, and it does not fail")
+    yield related.expected, related.expected
+
+
+def _clash(union: OperatorRun, place: int) -> str | None:
+    """Return how two streams of a union have events with one start and one value at a place, or None."""
+    first: dict[tuple[int, Any], tuple[int, Change]] = {}
+    for _, read, _ in union.steps:
+        for at, delta in enumerate(read):
+            for change in delta.changes:
+                if not change.is_insert:
+                    continue
+                other, earlier = first.setdefault((change.vs, change.row[place]), (at, change))
+                if other != at:
+                    return f"{earlier} of stream {other + 1} and {change} of stream {at + 1}"
+    return None
+
+
 def _run(related: RelatedRun) -> QueryRun:
     return QueryRun(dict(related.tree.outputs), implementation=related.implementation)
 
@@ -131,4 +180,5 @@ OF_ENGINE: Final[Mapping[str, Relation]] = {
     "other-implementation": in_other_implementation,
     "strained": strained,
     "freed": _freed,
+    "disjoint-unions": _declared_disjoint,
 }

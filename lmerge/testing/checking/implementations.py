@@ -17,10 +17,8 @@ from lmerge.errors import LmergeError
 from lmerge.temporal.changes import Delta
 from lmerge.temporal.entrance import LatePolicy, ProgressRule
 from lmerge.temporal.operators.operator import PlanOperator
-from lmerge.temporal.plan.compiling import in_order
 from lmerge.temporal.plan.json_format import plan_from_json, plan_to_json
 from lmerge.temporal.plan.nodes import PlanNode
-from lmerge.temporal.plan.spans import UnionNode
 from lmerge.temporal.running import QueryRun
 from lmerge.temporal.runs.settings import Item, SourceSettings
 from lmerge.testing.checking.related import RelatedRun, every_node
@@ -168,18 +166,6 @@ def _pointed(related: RelatedRun) -> Strain:
     return _edited(related, ("source",), {"shape": "point"})
 
 
-def _disjoint(related: RelatedRun) -> Strain | None:
-    """Declare that the streams of a union differ in a column, which they may not."""
-    outputs = related.tree.outputs
-    if not any(isinstance(node, UnionNode) for node in in_order(list(outputs.values()))):
-        return None
-    plan = plan_to_json(outputs)
-    for node, fields in zip(in_order(list(outputs.values())), plan["nodes"], strict=True):
-        if isinstance(node, UnionNode):
-            fields["disjoint_by"] = [related.random.choice(node.schema.names)]
-    return Strain(plan_from_json(plan), related.inputs)
-
-
 def _limited(related: RelatedRun) -> Strain | None:
     """Set limits of joins and windows that a step may reach."""
     if not _has(related, LIMITED):
@@ -252,7 +238,6 @@ STRAINS: Final[Mapping[str, Straining]] = {
     "limited": _limited,
     "extreme": _extreme,
     "dropping": _dropping,
-    "disjoint": _disjoint,
     "distant": _distant,
     "forwarded": _forwarded,
 }

@@ -24,7 +24,7 @@ from lmerge.temporal.row_forms import RowForms
 from lmerge.testing.decided import Events
 from lmerge.testing.evidence.timeline import DrawnEvent, timeline
 from lmerge.testing.judging.verdict import RowDifference, differing
-from lmerge.testing.merging import WrongMerge, drawn_kills, merged, promised_by_all, shown_kills
+from lmerge.testing.merges.replicas import WrongMerge, drawn_kills, merged, promised_by_all, shown_kills
 from lmerge.testing.streams.batches import batched
 from lmerge.testing.streams.facets import FACET_LEVELS, Facets
 from lmerge.testing.streams.generator import presented, table

@@ -6,7 +6,7 @@ stables. Hypothesis begins at the case that was found, as if it were in its data
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any, Final
@@ -23,6 +23,7 @@ from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.plan.sources import SourceNode
 from lmerge.temporal.running import ElementWriter
 from lmerge.testing.checking.full_checks import check_fully
+from lmerge.testing.checking.related import replaced
 from lmerge.testing.checking.tree_verdict import TreeVerdict
 from lmerge.testing.judging.operator_run import OperatorRun
 from lmerge.testing.judging.verdict import Judge
@@ -186,16 +187,6 @@ def alone(tree: ConcreteTree, operator: OperatorRun) -> tuple[ConcreteTree, Tree
             seen.add(label)
     data = {source.label: SourceData({}, 0) for source in sources.values()}
     return replace(tree, outputs={"result": result}, data=data), TreeInputs(batches)
-
-
-def replaced(node: PlanNode, others: Mapping[PlanNode, PlanNode]) -> PlanNode:
-    """Return a plan with some nodes replaced by others."""
-    found: dict[PlanNode, PlanNode] = dict(others)
-    for one in in_order([node], found):
-        if one not in found:
-            reads = tuple(found[read] for read in one.reads)
-            found[one] = one if reads == one.reads else replace(one, reads=reads)
-    return found[node]
 
 
 History = tuple[str, bytes, int] | tuple[str, int]

@@ -13,7 +13,7 @@ from random import Random
 
 from lmerge.core.elements import Element
 from lmerge.errors import UsageError
-from lmerge.testing.merging import WrongMerge, drawn_kills, merged, promised_by_all
+from lmerge.testing.merges.replicas import WrongMerge, drawn_kills, merged, promised_by_all
 from lmerge.testing.systems.engine import EngineSystem
 from lmerge.testing.systems.inputs import TreeInputs
 from lmerge.testing.systems.system import TIMEOUT_S, EmittedBatch, System, SystemFailure, SystemRun

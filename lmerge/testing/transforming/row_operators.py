@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from lmerge.temporal.expressions.surface import Expression
+from lmerge.temporal.expressions.surface import Expression, lit
 from lmerge.temporal.expressions.tree import ColumnReference
 from lmerge.temporal.plan.stream import Stream
 from lmerge.testing.intents.fluent import ALTERATIONS, JOINS
@@ -14,6 +14,9 @@ from lmerge.testing.intents.trees import IntentNode
 from lmerge.testing.transforming.expressions import COMPARABLE, TYPES
 from lmerge.testing.transforming.filling import Fill, Filling, NoFit, free_name, has_type
 from lmerge.wire.schema import Schema
+
+DISJOINT: Final = 0.3
+"""How often the streams of a union get a column in whose value they differ, which is declared."""
 
 # Operators over one stream.
 
@@ -66,7 +69,11 @@ def _union(filling: Filling, node: IntentNode, reads: Sequence[Stream]) -> Strea
     first, *others = reads
     names = first.schema.names
     same = [one if one.schema == first.schema else one.select(*names) for one in others]
-    return first.union(*same)
+    if filling.random.random() >= DISJOINT:
+        return first.union(*same)
+    part = free_name("part", first.schema)
+    parts = [one.with_columns(**{part: lit(number)}) for number, one in enumerate((first, *same))]
+    return parts[0].union(*parts[1:], disjoint_by=part)
 
 
 def _join(filling: Filling, node: IntentNode, reads: Sequence[Stream]) -> Stream:

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from random import Random
 
 import pytest
-from core_world import COPIES_PROMISES, INDEX_POLICIES, PROMISES, a, f, m
-from twins_world import Twins
+from core_world import a, f, m
 
 from lmerge.core.batch import Batch
-from lmerge.core.elements import INF, Adjust, Element, Insert, Stable
+from lmerge.core.elements import INF, Element
 from lmerge.core.engines import selection
 from lmerge.core.engines.selection import best  # not the replacement by the fixture
 from lmerge.core.merge import Merge
 from lmerge.core.merge_config import MergeConfig
 from lmerge.core.snapshot import restored, snapshot_of
-from lmerge.core.tdb import Tdb
-from lmerge.errors import InvalidBatch, LmergeError, UsageError
+from lmerge.errors import InvalidBatch, UsageError
+from lmerge.testing.merges.declared import PROMISES
+from lmerge.testing.merges.sessions import twin_session
 from lmerge.testing.oracle import Follow
 from lmerge.testing.streams.merge_inputs import present, reference
 
@@ -58,72 +57,11 @@ def test_the_compiled_core_is_imported_only_when_an_engine_is_made() -> None:
     assert result.stdout.strip() == "False"
 
 
-def lawless(random: Random, stream: Tdb, count: int) -> Iterator[Element]:
-    """Yield elements of one input, most of them legal: times close together, so that the elements interact."""
-    for _ in range(count):
-        payload, vs = random.choice((b"p", b"q", b"")), random.randint(-2, 12)
-        ve = random.choice((INF, vs, vs + random.randint(0, 6), vs + random.randint(-1, 6)))
-        ends = stream.live_ends(vs, payload)
-        kind = random.random()
-        element: Element = Insert(payload, vs, ve)
-        if kind < 0.2:
-            element = Stable(random.choice((vs, max(vs, min(stream.stable_point, 12)), INF if kind < 0.02 else vs)))
-        elif kind < 0.5 and ends:
-            element = Adjust(payload, vs, random.choice(ends), ve)
-        elif kind < 0.52:
-            element = Adjust(payload, vs, vs + 3, ve)
-        if random.random() < 0.97:
-            try:
-                stream.apply(element)
-            except LmergeError:
-                continue
-        yield element
-
-
-def play(seed: str, algorithm: str, compare_every: int = 1) -> None:
-    random = Random(seed)
-    policies = INDEX_POLICIES if algorithm in ("r3", "r4") else ("lazy",) if algorithm == "r3-" else ("lazy", "eager")
-    auto = algorithm != "r3-" and random.random() < 0.5
-    twins = Twins(
-        "auto" if auto else algorithm,
-        random.choice(policies),
-        random.choice(("all", "any", "quorum:2")),
-        allow_downgrade=auto and random.random() < 0.5,
-        compare_every=compare_every,
-    )
-    streams: dict[str, Tdb] = {}
-    promises = PROMISES["r3" if algorithm == "r3-" else algorithm]
-    for _ in range(30):
-        name, chance = random.choice("abc"), random.random()
-        if chance < 0.15 or name not in streams:
-            streams[name] = Tdb(name)
-            promised = promises if random.random() < 0.9 else random.choice([*PROMISES.values(), COPIES_PROMISES])
-            join_at = random.choice((None, None, random.randint(-2, 12)))
-            role = "observe" if random.random() < 0.1 else "active"
-            incarnation = random.choice((None, None, random.randint(1, 9)))
-            twins.call("attach", name, promised, join_at=join_at, role=role, incarnation=incarnation)
-        elif chance < 0.2:
-            twins.call("detach", name)
-        elif chance < 0.25:
-            twins.call("admit", name)
-        elif chance < 0.28:
-            twins.call("excuse", name)
-        elif chance < 0.37:
-            twins.exchange()
-        else:
-            elements = list(lawless(random, streams[name], random.randint(1, 8)))
-            if algorithm in ("r0", "r1", "r2"):
-                elements = [e for e in elements if not isinstance(e, Adjust) or random.random() < 0.05]
-                if random.random() < 0.9:
-                    elements.sort(key=lambda e: e.vc if isinstance(e, Stable) else e.vs)
-            twins.call("apply", name, Batch.of(elements))
-
-
 @pytest.mark.twins
 @pytest.mark.parametrize("algorithm", [*PROMISES, "r3-"])
 def test_every_call_has_the_same_outcome_as_on_python(algorithm: str) -> None:
     for seed in range(60):
-        play(f"{seed} {algorithm}", algorithm)
+        twin_session(f"{seed} {algorithm}", algorithm)
 
 
 @pytest.mark.long
@@ -131,7 +69,7 @@ def test_every_call_has_the_same_outcome_as_on_python(algorithm: str) -> None:
 @pytest.mark.parametrize("algorithm", [*PROMISES, "r3-"])
 def test_every_call_has_the_same_outcome_as_on_python_for_many_seeds(algorithm: str, long_seeds: range) -> None:
     for seed in long_seeds:
-        play(f"many {seed} {algorithm}", algorithm, compare_every=5)
+        twin_session(f"many {seed} {algorithm}", algorithm, compare_every=5)
 
 
 def test_a_time_beyond_64_bits_is_refused_and_changes_nothing(engine: str) -> None:

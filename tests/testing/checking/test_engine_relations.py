@@ -16,7 +16,9 @@ from lmerge.core.engines.selection import native_problem
 from lmerge.temporal.entrance import StreamEntrance
 from lmerge.temporal.operators.lifetimes import Extend
 from lmerge.temporal.operators.operator import PlanOperator
+from lmerge.temporal.operators.union import DisjointUnionOperator
 from lmerge.temporal.plan.stream import Stream
+from lmerge.temporal.values import Values
 from lmerge.temporal.windows.window_operator import WindowOperator
 from lmerge.testing.checking import implementations
 from lmerge.testing.checking.engine_relations import OF_ENGINE
@@ -79,15 +81,31 @@ def take_what_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(implementations, "STRAINS", {"late": implementations.STRAINS["late"]})
 
 
+def believe(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = DisjointUnionOperator._keep
+
+    def kept(self: DisjointUnionOperator, start: int, part: Values, at: int) -> int:
+        right(self, start, part, at)
+        return at
+
+    monkeypatch.setattr(DisjointUnionOperator, "_keep", kept)
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DisjointUnionOperator, "_keep", lambda self, start, part, at: 1 - at)
+
+
 @pytest.mark.parametrize(
     ("stream", "name", "seed_defect", "problem"),
     [
         (GROUPED, "freed", keep_groups, "behind all ends, operator 'aggregate' keeps 0 events, 1 groups"),
         (GROUPED, "restored", forget_events, ""),
+        (LEFT.union(LEFT.shift(0)), "disjoint-unions", believe, "and it does not fail"),
+        (LEFT.union(LEFT.shift(1)), "disjoint-unions", refuse, "its streams differ in 'v', and it fails"),
         pytest.param(LEFT.extend(2), "other-implementation", stay_behind, "in Python it emits", marks=needs_native),
         pytest.param(LEFT.shift(1), "strained", take_what_is_late, "in Python it", marks=needs_native),
     ],
-    ids=["freed", "restored", "other-implementation", "strained"],
+    ids=["freed", "restored", "believed", "refused", "other-implementation", "strained"],
 )
 def test_a_defect_is_found_by_its_relation(
     monkeypatch: pytest.MonkeyPatch,

@@ -19,7 +19,8 @@ SAME = FLIGHTS.shift(0)
 
 
 def test_every_relation_holds_for_a_query_by_key() -> None:
-    for verdict in check_relations(BY_AIRPORT, RELATIONS.names(), key="origin", rounds=4):
+    names = [name for name in RELATIONS.names() if name != "disjoint-unions"]  # it has no union
+    for verdict in check_relations(BY_AIRPORT, names, key="origin", rounds=4):
         assert not verdict.is_bad, str(verdict)
         assert not verdict.refused, str(verdict)
 

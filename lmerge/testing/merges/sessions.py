@@ -1,0 +1,166 @@
+"""Sessions of drawn merges beside a twin: on the other engine, or restored from snapshots (law 12)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from random import Random
+
+from lmerge.core.batch import Batch
+from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Insert, Stable
+from lmerge.core.engines import selection
+from lmerge.core.merge import Merge
+from lmerge.core.merge_config import MergeConfig
+from lmerge.core.snapshot import restored, snapshot_of
+from lmerge.core.tdb import Tdb
+from lmerge.errors import LmergeError
+from lmerge.testing.merges.broken import MOSTLY_LAZY, DrawnInputs
+from lmerge.testing.merges.declared import ANY_POLICIES, CLOSINGS, COPIES_PROMISES, INDEX_POLICIES, PROMISES
+from lmerge.testing.merges.twins import EngineTwins, result_of
+
+
+def _lawless(random: Random, stream: Tdb, count: int) -> Iterator[Element]:
+    """Yield elements of one input, most of them legal: times close together, so that the elements interact."""
+    for _ in range(count):
+        payload, vs = random.choice((b"p", b"q", b"")), random.randint(-2, 12)
+        ve = random.choice((INF, vs, vs + random.randint(0, 6), vs + random.randint(-1, 6)))
+        ends = stream.live_ends(vs, payload)
+        kind = random.random()
+        element: Element = Insert(payload, vs, ve)
+        if kind < 0.2:
+            element = Stable(random.choice((vs, max(vs, min(stream.stable_point, 12)), INF if kind < 0.02 else vs)))
+        elif kind < 0.5 and ends:
+            element = Adjust(payload, vs, random.choice(ends), ve)
+        elif kind < 0.52:
+            element = Adjust(payload, vs, vs + 3, ve)
+        if random.random() < 0.97:
+            try:
+                stream.apply(element)
+            except LmergeError:
+                continue
+        yield element
+
+
+def twin_session(seed: object, algorithm: str, compare_every: int = 1) -> None:
+    """Play one session of inputs that keep few laws on both engines: each call must have the same outcome on both.
+
+    Raises AssertionError.
+    """
+    random = Random(f"{seed}")
+    policies = INDEX_POLICIES if algorithm in ("r3", "r4") else ("lazy",) if algorithm == "r3-" else ANY_POLICIES
+    auto = algorithm != "r3-" and random.random() < 0.5
+    config = MergeConfig(
+        "auto" if auto else algorithm,
+        random.choice(policies),
+        random.choice(CLOSINGS),
+        allow_downgrade=auto and random.random() < 0.5,
+    )
+    twins = EngineTwins(config, compare_every=compare_every)
+    streams: dict[str, Tdb] = {}
+    promises = PROMISES["r3" if algorithm == "r3-" else algorithm]
+    for _ in range(30):
+        name, chance = random.choice("abc"), random.random()
+        if chance < 0.15 or name not in streams:
+            streams[name] = Tdb(name)
+            promised = promises if random.random() < 0.9 else random.choice([*PROMISES.values(), COPIES_PROMISES])
+            join_at = random.choice((None, None, random.randint(-2, 12)))
+            role = "observe" if random.random() < 0.1 else "active"
+            incarnation = random.choice((None, None, random.randint(1, 9)))
+            twins.call("attach", name, promised, join_at=join_at, role=role, incarnation=incarnation)
+        elif chance < 0.2:
+            twins.call("detach", name)
+        elif chance < 0.25:
+            twins.call("admit", name)
+        elif chance < 0.28:
+            twins.call("excuse", name)
+        elif chance < 0.37:
+            twins.exchange()
+        else:
+            elements = list(_lawless(random, streams[name], random.randint(1, 8)))
+            if algorithm in ("r0", "r1", "r2"):
+                elements = [e for e in elements if not isinstance(e, Adjust) or random.random() < 0.05]
+                if random.random() < 0.9:
+                    elements.sort(key=lambda e: e.vc if isinstance(e, Stable) else e.vs)
+            twins.call("apply", name, Batch.of(elements))
+
+
+class RestoredTwin:
+    """A merge that continues, and one that is restored repeatedly."""
+
+    def __init__(self, random: Random, policy: str) -> None:
+        self.random = random
+        self.engines = [selection.PYTHON] if selection.native_problem() else [selection.PYTHON, selection.NATIVE]
+        closing, allowed = random.choice(CLOSINGS), random.random() < 0.8
+        config = MergeConfig("auto", policy, closing, allow_downgrade=allowed)
+        self.going = Merge(config)
+        self.restored = Merge(replace(config, engine=random.choice(self.engines)))
+        self.restores = 0
+
+    def restore(self) -> None:
+        before = snapshot_of(self.going)
+        assert snapshot_of(self.restored) == before
+        self.restored = restored(before, engine=self.random.choice(self.engines))
+        assert snapshot_of(self.restored) == before
+        self.restored.check()
+        self.restores += 1
+
+    def call(self, method: str, *arguments: object, **options: object) -> None:
+        one, other = (
+            (*result_of(getattr(merge, method), *arguments, **options), _reported(merge))
+            for merge in (self.going, self.restored)
+        )
+        assert one == other, (method, arguments)
+
+
+def _reported(merge: Merge) -> list[object]:
+    return [(one.name, one.state, one.stable_point, one.late, one.won) for one in merge.inputs()]
+
+
+def restored_session(seed: object) -> int:
+    """Play one session of a merge and a twin that is restored, often. Returns the number of restores.
+
+    Inputs join, are admitted early, leave, contradict each other and break what they promise. Raises AssertionError.
+    """
+    random = Random(f"{seed} restore")
+    by_due_times = ("final-only", "leading-input-only", "final-only+lag:3")
+    policy = random.choice(random.choice((INDEX_POLICIES, MOSTLY_LAZY, by_due_times)))
+    tables = [DrawnInputs(random, size=12) for _ in range(random.choice((1, 2, 3)))]
+    twins = RestoredTwin(random, policy)
+    streams: dict[str, list[Element]] = {}
+    incarnations: Counter[str] = Counter()
+
+    def attach(name: str) -> None:
+        table = random.choice(tables)
+        stable = twins.going.stable_point
+        at = 0 if stable in (NEG_INF, INF) else stable
+        join_at = random.choice((None, None, at, at + random.randint(1, 12)))
+        streams[name] = table.stream() if join_at is None or random.random() < 0.3 else table.late(join_at)
+        role = "observe" if random.random() < 0.05 else "active"
+        incarnations[name] += 1
+        promises = table.promises()
+        twins.call("attach", name, promises, join_at=join_at, role=role, incarnation=incarnations[name])
+
+    for name in "abc"[: random.randint(1, 3)]:
+        attach(name)
+    for _ in range(80):
+        chance = random.random()
+        if chance < 0.06:
+            attach(random.choice("abcd"))
+        elif chance < 0.12:
+            twins.call("detach", random.choice("abcd"))
+            twins.restore()  # the entries of inputs that left are what a snapshot could miss most
+        elif chance < 0.17:
+            twins.call("admit", random.choice("abcd"))
+        elif chance < 0.3:
+            twins.restore()
+        else:
+            names = [name for name in streams if streams[name]]
+            if not names:
+                break
+            name = random.choice(names)
+            count = random.randint(1, 3)
+            part, streams[name] = streams[name][:count], streams[name][count:]
+            twins.call("apply", name, Batch.of(part))
+    twins.restore()
+    return twins.restores

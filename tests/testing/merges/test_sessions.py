@@ -1,0 +1,65 @@
+"""Sessions of drawn merges: each kind finds a defect of the merge (``tests/core`` plays them without one)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from lmerge.core.engines import selection
+from lmerge.core.engines.selection import native_problem
+from lmerge.core.policy import Policy
+from lmerge.core.r3 import R3
+from lmerge.testing.merges.judged import broken_session
+from lmerge.testing.merges.policies import policy_session
+from lmerge.testing.merges.sessions import restored_session, twin_session
+
+needs_native = pytest.mark.skipif(native_problem() is not None, reason="both engines are needed")
+
+
+def hold_back_one_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the output of a policy with a lag stay one unit further behind, in Python."""
+    right = Policy.held_back
+    monkeypatch.setattr(Policy, "held_back", lambda self, t: right(self, t) - bool(self.lag))
+
+
+def show_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let one input be a quorum, in Python."""
+    monkeypatch.setattr(Policy, "enough", lambda self, joined: 1)
+
+
+def lose_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a restore lose an event, in Python."""
+    right = R3.load_nodes
+    monkeypatch.setattr(R3, "load_nodes", lambda self, rows: right(self, rows[1:]))
+
+
+def adopt_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let R3 begin without the events that the output has when it is switched to, in Python."""
+    monkeypatch.setattr(R3, "adopt", lambda self, event, copies: None)
+
+
+@pytest.mark.parametrize(
+    ("play", "seed_defect"),
+    [
+        pytest.param(lambda seed: twin_session(seed, "r3"), hold_back_one_more, marks=needs_native),
+        (lambda seed: policy_session("r3", "quorum:2", seed), show_early),
+        (restored_session, lose_a_node),
+        (broken_session, adopt_nothing),
+    ],
+    ids=["twins", "policies", "restored", "broken"],
+)
+def test_a_session_finds_a_defect(
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+    play: Callable[[int], object],
+    seed_defect: Callable[[pytest.MonkeyPatch], None],
+) -> None:
+    if "twins" not in request.node.name:
+        monkeypatch.setattr(selection, "best", lambda: selection.PYTHON)
+    for seed in range(40):
+        play(seed)
+    seed_defect(monkeypatch)
+    with pytest.raises((AssertionError, KeyError)):
+        for seed in range(40):
+            play(seed)
