@@ -61,5 +61,4 @@ def test_a_session_finds_a_defect(
         play(seed)
     seed_defect(monkeypatch)
     with pytest.raises((AssertionError, KeyError)):
-        for seed in range(40):
-            play(seed)
+        list(map(play, range(40)))
