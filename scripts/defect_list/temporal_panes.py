@@ -8,7 +8,23 @@ BLOCKS = "native/temporal/src/row_blocks.rs"
 TEST = "tests/temporal/test_pane_windows.py"
 SAME = f"{TEST}::test_panes_give_what_windows_of_their_own_give[0-final]"
 
+BEHIND = f"{TEST}::test_an_event_that_begins_behind_its_streams_time_is_in_the_windows_that_have_begun[final]"
+
 DEFECTS = (
+    Defect(
+        "panes: an event that begins behind its stream's time is in no pane",
+        PANES,
+        " or vs >= behind:\n",
+        ":\n",
+        BEHIND,
+    ),
+    Defect(
+        "panes: one is dropped before a window has begun that has it",
+        PANES,
+        "first = min(self.windows.keys()[0] if self.windows else INF, self._grid.start_above(stable))",
+        "first = self.windows.keys()[0] if self.windows else INF",
+        BEHIND,
+    ),
     Defect(
         "panes: a spanning event counts once per pane",
         PANES,

@@ -81,6 +81,13 @@ DEFECTS = (
         f"{VERDICTS}::test_equal_events_count_as_often_as_they_are_there",
     ),
     Defect(
+        "judge: an output that stays behind is equal",
+        f"{TESTING}/judging/verdict.py",
+        "    if behind is not None:\n",
+        "    if False:\n",
+        f"{TESTS}/judging/test_liveliness.py::test_the_engine_meets_the_rules_and_an_output_that_stays_behind_is_different",
+    ),
+    Defect(
         "judge: an output that never ends is equal",
         f"{TESTING}/judging/verdict.py",
         "    if operator.has_ended() and table.stable < INF:\n",

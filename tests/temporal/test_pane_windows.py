@@ -178,3 +178,28 @@ def test_an_event_before_the_first_window_of_a_grid_is_refused(implementation: s
         graph = compile_plan([query.agg(n=lt.count()).node]).graph(implementation)
         with pytest.raises(LmergeError, match=r"starts at -9223372036854775807, where .* has no first window"):
             graph.step([Delta([NEAR_THE_BEGINNING], None, None)])
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_event_that_begins_behind_its_streams_time_is_in_the_windows_that_have_begun(
+    form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As what a window of an operator before emits when its input ends: its starts are behind the watermark."""
+    row = ("a", 1, 0.5)
+    deltas = [
+        Delta([Change(row, start, start, start + 10) for start in range(0, 60, 2)], 60, 0),
+        Delta([Change(row, start, start, start + 10) for start in (60, 62, 81)], 61, 60),
+        Delta([Change(row, 200, 200, 204)], 63, 62),
+        Delta([Change(row, start, start, start + 3) for start in (63, 64, 90)], 150, 90),
+        Delta([], 160, 155),
+        Delta([Change(row, 170, 170, 171)], INF, None),
+    ]
+    forms: list[Sequence[AnyDelta]] = (
+        [deltas] if selection.native_problem() is not None else [deltas, [*map(as_columns, deltas)]]
+    )
+    for query in pane_queries(form):
+        found = [[repr(step) for step in steps(query, given)] for given in forms]
+        with monkeypatch.context() as patched:
+            patched.setattr(PaneGroup, "suits", staticmethod(lambda rules: False))
+            expected = [repr(step) for step in steps(query, deltas)]
+        assert all(one == expected for one in found)

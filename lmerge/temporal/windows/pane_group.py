@@ -96,9 +96,11 @@ class PaneGroup(GridGroup):
         """Return the rows of new events by pane, those that started in it and those that are carried over its start."""
         found: dict[int, tuple[list[Values], list[Values]]] = {}
         most = self.rules.windows_max * self._grid.hop
+        behind = self._grid.start_above(begun)
         for row, vs, _, new in inserts:
             first, until = self._grid.first_over(vs), min(new, begun + 1)
-            if first <= NEG_INF or until - first > most:
+            # An event can begin behind its stream's time: an operator before gave it that start. It is applied alone.
+            if first <= NEG_INF or until - first > most or vs >= behind:
                 return None
             for start in range(self._pane_grid.first_over(vs), until, self._grid.hop):
                 started, carried = found.setdefault(start, ([], []))
@@ -153,8 +155,8 @@ class PaneGroup(GridGroup):
         return state
 
     def prune(self, stable: int) -> None:
-        """Drop the panes before the first window: no window has events of them."""
-        first = self.windows.keys()[0] if self.windows else INF
+        """Drop the panes before the first window, and before those that can still begin: none has events of them."""
+        first = min(self.windows.keys()[0] if self.windows else INF, self._grid.start_above(stable))
         for start in list(self._panes.irange(maximum=first, inclusive=(True, False))):
             del self._panes[start]
 
@@ -180,8 +182,12 @@ class PaneGroup(GridGroup):
                 part.events, part.state = events, self._module.restore(kept) if events else None
 
     def check(self) -> None:
-        """Assert that windows count the events of their panes, and that no pane is kept that none of them has."""
-        assert all(start in self.windows for start in self._panes), "a pane is kept without a window"
+        """Assert that windows count the events of their panes, and that no pane is kept that none of them has.
+
+        Behind the last window there can be panes: of events that begin behind their stream's time.
+        """
+        last = self.windows.keys()[-1] if self.windows else NEG_INF
+        assert all(start in self.windows for start in self._panes if start <= last), "a pane is kept without a window"
         for start, entry in self.windows.items():
             panes = self._panes.irange(start, start + self._grid.size, (True, False))
             found = sum(self._panes[at].started.events for at in panes)

@@ -81,4 +81,6 @@ def placed_blocks(
     starts = (start for windows, _ in (found or {}).values() for start in windows)
     if grid is not kind and any(kind.first_over(start) <= NEG_INF for start in starts):
         return None
+    if grid is not kind and any(len(kept.split(reach)[1]) for _, kept in (found or {}).values()):
+        return None  # an event begins behind its stream's time: ``PaneGroup.apply`` finds its pane
     return found

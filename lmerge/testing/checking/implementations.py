@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from random import Random
 from typing import Any, Final
 
 from lmerge.core.elements import INF, NEG_INF, show_time
@@ -32,8 +33,10 @@ SHOWN_MAX: Final = 8
 LIMITS: Final[Mapping[str, int]] = {"pairs_max": 12, "windows_max": 2}
 """Limits of joins and windows that a step of a few events may reach."""
 
-DRAWN: Final = 4
+DRAWN: Final = 6
 """How many strains a query is run under."""
+JOINED: Final = 0.6
+"""How often a batch is joined to the one before it, of the same source: several things happen in one step."""
 NEAR: Final = 4
 """How far from the ends of time a stream begins or ends that is moved there."""
 LIMITED: Final = ("join", "aggregate", "top", "apply")
@@ -72,7 +75,7 @@ def strained(related: RelatedRun) -> Iterator[tuple[Events, Events]]:
     """
     drawn = 0
     for name in related.random.sample(sorted(STRAINS), len(STRAINS)):
-        strain = STRAINS[name](related)
+        strain = STRAINS[name](replace(related, inputs=_coarser(related.random, related.inputs)))
         if strain is None:
             continue
         drawn += 1
@@ -109,6 +112,17 @@ def _compare(related: RelatedRun, strain: Strain) -> None:
             if of_python != of_native:
                 keeps = f"in Python it keeps {of_python}, natively {of_native}"
                 raise SystemFailure(f"operator {part.name!r} behind batch {number}: {keeps}")
+
+
+def _coarser(random: Random, inputs: TreeInputs) -> TreeInputs:
+    """Return inputs in which some batches are joined to the ones before them."""
+    found: list[InputBatch] = []
+    for batch in inputs.batches:
+        if found and found[-1].name == batch.name and random.random() < JOINED:
+            found[-1] = InputBatch(batch.name, [*found[-1].elements, *batch.elements])
+        else:
+            found.append(batch)
+    return TreeInputs(found)
 
 
 def _kept(operator: PlanOperator) -> tuple[int, dict[str, int]]:
@@ -179,7 +193,7 @@ def _extreme(related: RelatedRun) -> Strain:
     inputs = inputs_of(replace(related.tree, data=data))
     if related.random.random() < 0.5:
         inputs = TreeInputs([InputBatch(name, inputs.elements(name)) for name in data])
-    return Strain(related.tree.outputs, inputs)
+    return Strain(related.tree.outputs, _coarser(related.random, inputs))
 
 
 def _dropping(related: RelatedRun) -> Strain | None:

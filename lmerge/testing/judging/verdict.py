@@ -24,6 +24,7 @@ from lmerge.temporal.values import show_values
 from lmerge.testing.decided import Events, decided
 from lmerge.testing.judging.definitions import EVENTS_MAX, defined
 from lmerge.testing.judging.functions import Functions
+from lmerge.testing.judging.liveliness import stuck
 from lmerge.testing.judging.operator_run import OperatorRun
 from lmerge.testing.judging.promises import broken_promise
 from lmerge.testing.judging.queries import sequence
@@ -219,6 +220,11 @@ def _compared(operator: OperatorRun, expected: Events, sql: str) -> OperatorVerd
     broken = broken_promise(promised(operator.result), ((step, found) for step, _, found in operator.steps))
     if broken is not None:
         return OperatorVerdict(operator.name, Judgement.DIFFERENT, broken[1], broken[0], sql=sql)
+    behind = stuck(operator)
+    if behind is not None:
+        step, stable, least = behind
+        reason = f"it is at stable({show_time(stable)}), and its input freezes all before {show_time(least)}"
+        return OperatorVerdict(operator.name, Judgement.DIFFERENT, reason, step, stable, sql=sql)
     if operator.has_ended() and table.stable < INF:
         reason = f"its inputs have ended, and it is at stable({show_time(table.stable)})"
         return OperatorVerdict(operator.name, Judgement.DIFFERENT, reason, None, table.stable, sql=sql)
