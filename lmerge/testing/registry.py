@@ -21,13 +21,15 @@ def installed(group: str) -> tuple[EntryPoint, ...]:
 class PartRegistry(Generic[T]):
     """Parts of one kind. ``group``: the entry points that have more; ``what``: the kind in words, for messages.
 
+    ``parts``: those that come with lmerge, and ``later``: those of them that take long to import, as ``module:name``.
     Nothing is imported before it is asked for. Two parts of one name are an error that names where both come from.
     """
 
-    def __init__(self, group: str, what: str, parts: Mapping[str, T]) -> None:
+    def __init__(self, group: str, what: str, parts: Mapping[str, T], later: Mapping[str, str] | None = None) -> None:
         self._group = group
         self._what = what
         self._parts: dict[str, T] = dict(parts)
+        self._later = {name: EntryPoint(name, value, group) for name, value in (later or {}).items()}
 
     def register(self, name: str, part: T) -> None:
         """Make a part known by a name. Raises UsageError if the name is taken."""
@@ -42,11 +44,13 @@ class PartRegistry(Generic[T]):
     def names(self) -> list[str]:
         """Return the names of all parts, those that come with lmerge first."""
         others = sorted(one.name for one in installed(self._group))
-        return [*self._parts, *(name for name in dict.fromkeys(others) if name not in self._parts)]
+        return list(dict.fromkeys([*self._parts, *self._later, *others]))
 
     def find(self, name: str) -> T:
         """Return the part of a name. Raises UsageError if there is none, if several have it, or if it does not load."""
         found = [one for one in installed(self._group) if one.name == name]
+        if name in self._later:
+            found.append(self._later[name])
         if len(found) + (name in self._parts) > 1:
             where = ", ".join(one.value for one in found)
             raise UsageError(f"several packages have a {self._what} {name!r:.64}: {self._origin(name)} ({where})")
@@ -64,5 +68,5 @@ class PartRegistry(Generic[T]):
 
     def _origin(self, name: str) -> str:
         packages = [one.dist.name for one in installed(self._group) if one.name == name and one.dist]
-        own = ["this process"] if name in self._parts else []
+        own = ["this process"] if name in self._parts else ["lmerge"] if name in self._later else []
         return " and ".join([*own, *(f"package {package}" for package in packages)])

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from random import Random
+from typing import Final
 
 from lmerge.core.elements import Element
 from lmerge.errors import UsageError
@@ -75,6 +76,9 @@ class MergedSystem:
             # A merge takes no input of the query, so all of the inputs have come when it begins.
             outputs[result] = [EmittedBatch(len(inputs.batches), [element]) for element in found.elements]
         return SystemRun(outputs)
+
+
+MERGED: Final = MergedSystem()
 
 
 def _elements(name: str, result: str, run: SystemRun) -> list[Element]:

@@ -6,10 +6,11 @@ from typing import Final
 
 from lmerge.testing.registry import PartRegistry
 from lmerge.testing.systems.engine import EngineSystem
-from lmerge.testing.systems.merged import MergedSystem
-from lmerge.testing.systems.server import ServerSystem
 from lmerge.testing.systems.system import System
 
 SYSTEMS: Final[PartRegistry[System]] = PartRegistry(
-    "lmerge.testing.systems", "system", {one.name: one for one in (EngineSystem(), ServerSystem(), MergedSystem())}
+    "lmerge.testing.systems",
+    "system",
+    {"engine": EngineSystem()},
+    {"server": "lmerge.testing.systems.server:SERVER", "merge": "lmerge.testing.systems.merged:MERGED"},
 )

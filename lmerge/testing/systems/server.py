@@ -66,6 +66,9 @@ class ServerSystem:
         return SystemRun(outputs, found.operators)
 
 
+SERVER: Final = ServerSystem()
+
+
 def _through_server(
     what: str, schemas: Mapping[str, Schema], batches: Sequence[InputBatch], timeout_s: float
 ) -> list[InputBatch]:

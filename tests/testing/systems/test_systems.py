@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -141,3 +142,12 @@ def test_a_result_that_is_missing_is_a_failure(judge: Judge) -> None:
 def test_two_systems_of_one_name_are_an_error() -> None:
     with pytest.raises(UsageError, match="there is a system 'engine' already: this process"):
         SYSTEMS.register("engine", FunctionSystem(lambda: lambda batch: []))
+    with pytest.raises(UsageError, match="there is a system 'server' already: lmerge"):
+        SYSTEMS.register("server", FunctionSystem(lambda: lambda batch: []))
+
+
+def test_a_system_is_imported_when_it_is_asked_for() -> None:
+    names = "from lmerge.testing.systems.registered import SYSTEMS; print(*SYSTEMS.names(), 'grpc' in sys.modules)"
+    code = f"import sys; {names}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["engine", "server", "merge", "False"]
