@@ -214,6 +214,23 @@ def test_a_start_without_a_first_window_is_the_same_error() -> None:
         assert outcome(native, Delta([change])) == outcome(python, Delta([change])) != Delta([])
 
 
+@pytest.mark.parametrize("form", list(Form))
+def test_windows_that_would_end_behind_all_time_are_emitted(form: Form) -> None:
+    node = source("events", SCHEMA).hopping(10, 2).agg(n=count(), form=str(form)).node
+    python, native = both(node)
+    emitted: list[Change] = []
+    for delta in (
+        Delta([Change(ROWS[0], INF - 14, INF - 14, INF - 2)], INF - 9),
+        Delta([Change(ROWS[1], INF - 3, INF - 3, INF - 2)], INF - 4),
+        Delta([], INF),
+    ):
+        found = outcome(python, delta)
+        assert outcome(native, delta) == found
+        assert isinstance(found, Delta)
+        emitted += found.changes
+    assert any(change.new == INF for change in emitted)
+
+
 def test_too_many_windows_are_the_same_error() -> None:
     node = source("events", SCHEMA).tumbling(1).agg(n=count()).node
     assert isinstance(node, AggregateNode)

@@ -10,7 +10,7 @@ from lmerge.testing.checking.session import TreeBudget, check_scenario, every_op
 from lmerge.testing.judging.verdict import Judge, Judgement
 from lmerge.testing.systems.engine import EngineSystem
 
-PARTS = 20
+PARTS = 100
 TREES_OF_SEED = 20
 
 

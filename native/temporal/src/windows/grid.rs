@@ -236,7 +236,7 @@ impl GridWindows {
 
     /// Touch the windows whose ends the watermark has reached.
     fn touch_due(&mut self, form: Form, mark: i64) {
-        let last = mark.saturating_sub(self.grid.size);
+        let last = self.grid.last_ended(mark);
         if form != Form::Watermark || last < self.due_before {
             return;
         }
@@ -426,7 +426,7 @@ impl Windows for GridWindows {
                 }
             }
         }
-        self.due_before = time.mark.saturating_sub(self.grid.size).saturating_add(1);
+        self.due_before = self.grid.last_ended(time.mark).saturating_add(1);
         Ok(())
     }
 

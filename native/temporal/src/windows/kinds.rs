@@ -74,6 +74,12 @@ impl Grid {
         start.clamp(NEG_INF.into(), INF.into()) as i64
     }
 
+    /// The largest start of a window that ends at `t` or before. At the end of all time every window has ended, those
+    /// too that would go on behind it.
+    pub fn last_ended(&self, t: i64) -> i64 {
+        if t == INF { INF } else { t.saturating_sub(self.size) }
+    }
+
     /// The smallest start of a window that ends after `vs`.
     #[inline]
     pub fn first_over(&self, vs: i64) -> i64 {
