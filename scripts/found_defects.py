@@ -18,12 +18,11 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import count
 from pathlib import Path
 from types import ModuleType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from defect_list import (
     core,
@@ -45,82 +44,26 @@ MERGE_FILES: Final[tuple[str, ...]] = tuple(
 )
 """Where what a merge of replicas shows is computed: not its policies, snapshots and switches of algorithms."""
 TIMEOUT_S: Final = 900.0
+FINDERS: Final = Path(__file__).with_name("finders.py")
 BOUNDARIES: Final = {"liveliness": ("tight",), "contact": ("one-tick", "back-to-back")}
-
-# Runs in the copy: prints the number of trees until a bad one, or null.
-FINDER: Final = """
-import json, sys
-from lmerge.testing.checking.session import every_operator
-from lmerge.testing.checking.full_checks import check_fully
-from lmerge.testing.judging.verdict import Judge
-from lmerge.testing.systems.engine import EngineSystem
-from lmerge.testing.transforming.covering import covering_rows
-from lmerge.testing.transforming.transformer import Transformer
-
-seeds, left_out = json.loads(sys.argv[1])
-count = 0
-with Judge() as judge:
-    for seed in seeds:
-        transformer = Transformer(every_operator(), seed)
-        for number, cell in enumerate(covering_rows(transformer.space, 2, seed)):
-            if any(cell[name] in levels for name, levels in left_out.items()):
-                continue
-            count += 1
-            try:
-                tree = transformer.tree(cell, number)
-                bad = check_fully(tree, EngineSystem(), judge).is_bad
-            except Exception:
-                bad = True
-            if bad:
-                print(json.dumps(count))
-                sys.exit()
-print("null")
-"""
-
-
-# Runs in the copy as well: sessions of drawn merges, of every kind in turn.
-MERGE_FINDER: Final = """
-import json, sys
-from lmerge.testing.merges.declared import JUDGED_POLICIES, PROMISES
-from lmerge.testing.merges.judged import broken_session
-from lmerge.testing.merges.policies import policy_session
-from lmerge.testing.merges.sessions import restored_session, twin_session
-
-seeds, _ = json.loads(sys.argv[1])
-count = 0
-for number in range(100 * len(seeds)):
-    policy = JUDGED_POLICIES[number % len(JUDGED_POLICIES)]
-    kinds = [
-        *(lambda algorithm=algorithm: policy_session(algorithm, policy, number) for algorithm in ("r3", "r4")),
-        lambda: broken_session(number),
-        lambda: restored_session(number),
-        *(lambda algorithm=algorithm: twin_session(number, algorithm) for algorithm in PROMISES),
-    ]
-    for play in kinds:
-        count += 1
-        try:
-            play()
-        except Exception:
-            print(json.dumps(count))
-            sys.exit()
-print("null")
-"""
 
 
 class Found(NamedTuple):
-    """How many trees, or merges, it took to find a defect; None: it was not found."""
+    """What became of a defect. ``took``: how many trees or sessions it took; None: it was not found.
+
+    ``case``: elements and operators of the smallest case, and the seconds that it took to get there.
+    """
 
     defect: Defect
-    trees: int | None
-    problem: str = ""
+    took: int | None
+    what: str = ""
+    case: tuple[int, int, float] | None = None
 
 
-def run_trees(
-    root: Path, seeds: Sequence[int], left_out: dict[str, Sequence[str]], finder: str = FINDER
-) -> subprocess.CompletedProcess[str]:
-    """Run trees on the package in ``root`` until one is bad. Raises TimeoutExpired."""
+def run_finder(root: Path, kind: str, options: Mapping[str, Any]) -> subprocess.CompletedProcess[str]:
+    """Run a finder on the package in ``root``. Raises TimeoutExpired."""
     return subprocess.run(
-        [sys.executable, "-c", finder, json.dumps([list(seeds), left_out])],
+        [sys.executable, str(FINDERS), kind, json.dumps(options)],
         cwd=root,
         env=os.environ | {"PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
@@ -130,8 +73,8 @@ def run_trees(
     )
 
 
-def find(defect: Defect, seeds: Sequence[int], left_out: dict[str, Sequence[str]], finder: str = FINDER) -> Found:
-    """Seed a defect in a copy of the package, and run trees there until one is bad."""
+def find(defect: Defect, kind: str, options: Mapping[str, Any]) -> Found:
+    """Seed a defect in a copy of the package, and run a finder there."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         shutil.copytree(ROOT / "lmerge", root / "lmerge", ignore=shutil.ignore_patterns("__pycache__"))
@@ -139,12 +82,39 @@ def find(defect: Defect, seeds: Sequence[int], left_out: dict[str, Sequence[str]
             if problem is not None:
                 return Found(defect, None, problem)
             try:
-                done = run_trees(root, seeds, left_out, finder)
+                done = run_finder(root, kind, options)
             except subprocess.TimeoutExpired:
                 return Found(defect, 1, "the run did not end")
     if done.returncode:
         return Found(defect, 1, f"it cannot be imported: {done.stderr.strip().splitlines()[-1][:100]}")
-    return Found(defect, json.loads(done.stdout))
+    found = json.loads(done.stdout)
+    case = (found["elements"], found["operators"], found["seconds"]) if "elements" in found else None
+    return Found(defect, found["count"], found.get("found", ""), case)
+
+
+def shown(found: Found, unit: str) -> str:
+    """Return a line of the table."""
+    took = "not found" if found.took is None else f"{found.took} {unit}"
+    case = (
+        "" if found.case is None else f" [{found.case[0]} elements, {found.case[1]} operators, {found.case[2]:.1f} s]"
+    )
+    return f"{took:14} {found.defect.name}{case}"
+
+
+def summary(found: Sequence[Found], unit: str) -> Iterator[str]:
+    """Yield the shares and medians."""
+    counts = [one.took for one in found if one.took is not None]
+    yield f"{len(counts)} of {len(found)} defects found ({len(counts) / max(1, len(found)):.0%})"
+    if counts:
+        yield f"{unit} until found: median {statistics.median(counts):g}, worst {max(counts)}"
+    cases = [one.case for one in found if one.case is not None]
+    if cases:
+        elements, operators, seconds = (sorted(case[at] for case in cases) for at in range(3))
+        yield (
+            f"smallest cases of {len(cases)}: elements median {statistics.median(elements):g}, worst {elements[-1]}; "
+            f"operators median {statistics.median(operators):g}, worst {operators[-1]}; "
+            f"seconds median {statistics.median(seconds):.1f}, worst {seconds[-1]:.1f}"
+        )
 
 
 def main() -> None:
@@ -154,32 +124,32 @@ def main() -> None:
     parser.add_argument("--only", metavar="TEXT", default="", help="defects whose name or file contains TEXT")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="every N-th defect (%(default)s)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="parallel runs (%(default)s)")
+    parser.add_argument("--shrink", action="store_true", help="make each case smaller, as lmerge test does")
     parser.add_argument("--without-boundaries", action="store_true", help="leave out tight stables and touching ends")
-    parser.add_argument("--merge", action="store_true", help="defects of the merge's core, by merges of replicas")
+    parser.add_argument("--merge", action="store_true", help="defects of the merge's core, by drawn merges")
     options = parser.parse_args()
-    lists, places, finder, unit = LISTS, ENGINE_FILES, FINDER, "trees"
+    kind, unit, lists, places = "trees", "trees", LISTS, ENGINE_FILES
+    given: dict[str, Any] = {"seeds": list(range(options.seeds))}
     if options.merge:
-        lists, places, finder, unit = MERGE_LISTS, MERGE_FILES, MERGE_FINDER, "sessions"
+        kind, unit, lists, places = "merges", "sessions", MERGE_LISTS, MERGE_FILES
+    else:
+        left_out = BOUNDARIES if options.without_boundaries else {}
+        given |= {"left_out": left_out, "shrinks": options.shrink}
     defects = [one for part in lists for one in part.DEFECTS if options.only in f"{one.name}\n{one.file}"]
     chosen = [one for one in defects if one.file.startswith(places)][:: options.every]
-    left_out: dict[str, Sequence[str]] = dict(BOUNDARIES) if options.without_boundaries else {}
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {options.jobs} at once")
     # Without this, a false alarm would count as each defect's discovery.
-    sound = run_trees(ROOT, range(options.seeds), left_out, finder)
-    if sound.stdout.strip() != "null":
-        sys.exit(f"without a defect, number {sound.stdout.strip() or '?'} is bad: {sound.stderr[-500:]}")
-    number = count(1)
+    sound = run_finder(ROOT, kind, given)
+    if sound.returncode or json.loads(sound.stdout)["count"] is not None:
+        sys.exit(f"without a defect, something is wrong: {sound.stdout[-500:]}{sound.stderr[-500:]}")
+    print(f"without a defect {json.loads(sound.stdout)['tried']} {unit} are right", flush=True)
     found = []
     with ThreadPoolExecutor(options.jobs) as pool:
-        for one in pool.map(lambda defect: find(defect, range(options.seeds), left_out, finder), chosen):
+        for number, one in enumerate(pool.map(lambda defect: find(defect, kind, given), chosen), 1):
             found.append(one)
-            shown = "not found" if one.trees is None else f"{one.trees} {unit}"
-            print(f"{next(number):4} {shown:12} {one.defect.name}{f' ({one.problem})' * bool(one.problem)}", flush=True)
-    trees = [one.trees for one in found if one.trees is not None]
-    share = len(trees) / max(1, len(found))
-    print(f"{len(trees)} of {len(found)} defects found ({share:.0%}), with {options.seeds} seeds")
-    if trees:
-        print(f"{unit} until found: median {statistics.median(trees):g}, worst {max(trees)}")
+            print(f"{number:4} {shown(one, unit)}", flush=True)
+    for line in summary(found, unit):
+        print(line)
 
 
 if __name__ == "__main__":

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from lmerge.temporal.changes import Delta
-from lmerge.temporal.plan.joins import JoinNode
+from lmerge.temporal.plan.joins import AsOfJoinNode, JoinNode
 from lmerge.temporal.plan.nodes import PlanNode
-from lmerge.temporal.plan.shaping import CleanseNode, EdgesNode
+from lmerge.temporal.plan.shaping import CleanseNode, CoalesceNode, EdgesNode
 from lmerge.temporal.plan.spans import FilterNode, LifetimeNode, SelectNode, UnionNode
 from lmerge.temporal.plan.windows import WindowNode
 from lmerge.temporal.values import Values
-from lmerge.temporal.windows.kinds import CountedEnd, CountWindows, Hopping, Snapshots
+from lmerge.temporal.windows.kinds import CountedEnd, CountWindows, Hopping, Sessions, Snapshots
 from lmerge.temporal.windows.policies import Form, Stamp
 from lmerge.testing.canonical.times import INF, NEG_INF
 from lmerge.testing.judging.operator_run import OperatorRun
@@ -89,6 +89,26 @@ def _released(node: PlanNode, inputs: Sequence[_TakenInput]) -> int:
     return min([inputs[0].stable, *inputs[0].half_frozen()])
 
 
+def _coalesced(node: PlanNode, inputs: Sequence[_TakenInput]) -> int:
+    """Return the start of the first run of equal rows that meet which can still go on."""
+    (read,) = inputs
+    by_row: dict[Values, list[tuple[int, int]]] = {}
+    for row, vs, ve in read.there():
+        by_row.setdefault(row, []).append((vs, ve))
+    return min([read.stable, *(vs for spans in by_row.values() for vs in _open_runs(spans, 0, read.stable))])
+
+
+def _open_runs(lifetimes: Sequence[tuple[int, int]], gap: int, c: int) -> list[int]:
+    """Return the starts of runs of lifetimes, at most a gap apart, that have begun before ``c`` and can still grow."""
+    runs: list[list[int]] = []
+    for vs, ve in sorted(lifetimes):
+        if runs and vs <= runs[-1][1] + gap:
+            runs[-1][1] = max(runs[-1][1], ve)
+        else:
+            runs.append([vs, ve])
+    return [vs for vs, ve in runs if vs < c <= ve + gap]
+
+
 def _of_windows(node: PlanNode, inputs: Sequence[_TakenInput]) -> int | None:
     assert isinstance(node, WindowNode)
     (read,) = inputs
@@ -104,6 +124,9 @@ def _of_windows(node: PlanNode, inputs: Sequence[_TakenInput]) -> int | None:
         if node.policies.stamp is Stamp.POINT_AT_END:
             return None if _reads_ends(node) else c
         return min([c, *(_of_counts(node, kind, c, group) for group in _groups(node, read.there()))])
+    if isinstance(kind, Sessions) and node.policies.stamp is Stamp.ALIGN and not _reads_ends(node):
+        groups = _groups(node, read.there())
+        return min([c, *(vs for one in groups for vs in _open_runs([event[1:] for event in one], kind.gap, c))])
     return None
 
 
@@ -164,6 +187,8 @@ _RULES: Final[Mapping[type, Rule]] = {
     UnionNode: _least_of_inputs,
     JoinNode: _least_of_inputs,
     LifetimeNode: _moved,
+    AsOfJoinNode: _least_of_inputs,
+    CoalesceNode: _coalesced,
     CleanseNode: _released,
     WindowNode: _of_windows,
 }

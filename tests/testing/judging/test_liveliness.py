@@ -37,6 +37,12 @@ def judge() -> Iterator[Judge]:
         (LEFT.extend(3), [], 7, 7),
         (LEFT.edges("k"), [], 7, 7),
         (LEFT.cleanse(), [(2, 7), (3, 6), (4, INF)], 7, 2),
+        (LEFT.coalesce(), [(1, 4), (20, 21), (4, 9)], 7, 1),
+        (LEFT.coalesce(), [(1, 4), (20, 21), (5, 9)], 7, 5),
+        (LEFT.coalesce(), [(1, 4), (20, 21), (4, 6)], 7, 7),
+        (LEFT.sessions(2).agg(n=lt.count()), [(1, 3), (5, 6)], 8, 1),
+        (LEFT.sessions(2).agg(n=lt.count()), [(1, 2), (5, 6)], 8, 5),
+        (LEFT.sessions(2).agg(n=lt.count()), [(1, 3), (5, 6)], 9, 9),
         (LEFT.tumbling(5).agg(n=lt.count()), [(1, INF)], 12, 10),
         (LEFT.hopping(2, 5).agg(n=lt.count()), [], 3, 5),  # EX-14: the gap of a grid
         (LEFT.hopping(5, 2).agg(n=lt.count(), output="point-at-end"), [], 8, 8),
@@ -52,7 +58,7 @@ def judge() -> Iterator[Judge]:
 def test_a_rule_is_met_and_one_unit_less_is_not(
     query: Stream, lifetimes: list[tuple[int, int]], c: int, least: int
 ) -> None:
-    events = [Change((at, 1), vs, vs, ve) for at, (vs, ve) in enumerate(lifetimes)]
+    events = [Change((at % 2, 1), vs, vs, ve) for at, (vs, ve) in enumerate(lifetimes)]
     taken = Delta(events, c)
 
     def run(stable: int) -> OperatorRun:
@@ -63,7 +69,7 @@ def test_a_rule_is_met_and_one_unit_less_is_not(
 
 
 def test_of_several_inputs_the_least_counts() -> None:
-    for query in (LEFT.union(RIGHT), LEFT.join(RIGHT, "k"), LEFT.join(RIGHT, "k", how="anti")):
+    for query in (LEFT.union(RIGHT), LEFT.join(RIGHT, "k"), LEFT.join(RIGHT, "k", how="anti"), LEFT.as_of(RIGHT, "k")):
         steps: list[Step] = [(1, (Delta([], 9), Delta([])), Delta([])), (2, (Delta([]), Delta([], 4)), Delta([], 3))]
         run = OperatorRun("both", query.node, query.node.reads, steps)
         assert stuck(run) == (2, 3, 4)
