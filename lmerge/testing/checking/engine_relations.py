@@ -25,11 +25,12 @@ from lmerge.temporal.running import QueryRun
 from lmerge.temporal.runs.settings import Item
 from lmerge.temporal.windows.kinds import CountWindows
 from lmerge.testing.checking.implementations import in_other_implementation, strained
-from lmerge.testing.checking.related import CannotHold, RelatedRun, Relation, every_node, replaced
+from lmerge.testing.checking.related import CannotHold, RelatedRun, Relation, every_node
 from lmerge.testing.decided import Events
 from lmerge.testing.judging.operator_run import OperatorRun, recorded
 from lmerge.testing.systems.inputs import forms_of, items_of
 from lmerge.testing.systems.system import SystemFailure
+from lmerge.testing.transforming.concrete import replaced
 
 RESTARTS: Final = 6
 """How often a run is stopped at most."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
 
 from lmerge.core.elements import Event
@@ -62,13 +62,3 @@ def every_node(roots: Sequence[PlanNode]) -> Iterator[PlanNode]:
         yield node
         if node.inner is not None:
             yield from every_node([node.inner])
-
-
-def replaced(node: PlanNode, others: Mapping[PlanNode, PlanNode]) -> PlanNode:
-    """Return a plan with some nodes replaced by others."""
-    found: dict[PlanNode, PlanNode] = dict(others)
-    for one in in_order([node], found):
-        if one not in found:
-            reads = tuple(found[read] for read in one.reads)
-            found[one] = one if reads == one.reads else replace(one, reads=reads)
-    return found[node]

@@ -23,14 +23,13 @@ from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.plan.sources import SourceNode
 from lmerge.temporal.running import ElementWriter
 from lmerge.testing.checking.full_checks import check_fully
-from lmerge.testing.checking.related import replaced
 from lmerge.testing.checking.tree_verdict import TreeVerdict
 from lmerge.testing.judging.operator_run import OperatorRun
 from lmerge.testing.judging.verdict import Judge
 from lmerge.testing.streams.batches import InputBatch
 from lmerge.testing.systems.inputs import TreeInputs, moved, times_of
 from lmerge.testing.systems.system import System
-from lmerge.testing.transforming.concrete import ConcreteTree, SourceData
+from lmerge.testing.transforming.concrete import ConcreteTree, SourceData, replaced
 
 SECONDS: Final = 20.0
 EXAMPLES_MAX: Final = 5000

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from reprlib import repr as brief
 from typing import Any, Final
 
@@ -99,3 +99,13 @@ def tree_from_json(document: object) -> ConcreteTree:
     if missing:
         raise UsageError(f"the tree has no data for source {missing[0]!r:.64}")
     return tree
+
+
+def replaced(node: PlanNode, others: Mapping[PlanNode, PlanNode]) -> PlanNode:
+    """Return a plan with some nodes replaced by others."""
+    found: dict[PlanNode, PlanNode] = dict(others)
+    for one in in_order([node], found):
+        if one not in found:
+            reads = tuple(found[read] for read in one.reads)
+            found[one] = one if reads == one.reads else replace(one, reads=reads)
+    return found[node]

@@ -17,6 +17,7 @@ from lmerge.testing.transforming.concrete import ConcreteTree, SourceData
 from lmerge.testing.transforming.covering import CoverageLedger, covering_rows, random_row
 from lmerge.testing.transforming.expanding import Cell
 from lmerge.testing.transforming.filling import Filling
+from lmerge.testing.transforming.promising import with_promises
 from lmerge.testing.transforming.row_operators import ROW_FILLS
 from lmerge.testing.transforming.spaces import TestSpace, space_of
 from lmerge.testing.transforming.speculation import SHAPES, shaped
@@ -81,9 +82,9 @@ class Transformer:
         )
         outputs = {name: stream.node for name, stream in filling.outputs().items()}
         run = {name: cell[name] for name in self.run_levels}
-        return ConcreteTree(
-            self.scenario.name, outputs, self._data(outputs, facets, number), run, self.seed, number, dict(cell)
-        )
+        data = self._data(outputs, facets, number)
+        promising = with_promises(outputs, data, random)
+        return ConcreteTree(self.scenario.name, promising, data, run, self.seed, number, dict(cell))
 
     def _data(self, outputs: Mapping[str, PlanNode], facets: Mapping[str, str], number: int) -> dict[str, SourceData]:
         tree = ConcreteTree(self.scenario.name, outputs, {}, {})
