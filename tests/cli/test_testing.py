@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -88,3 +90,10 @@ def test_a_folder_without_scenarios_is_exit_code_2(tmp_path: Path) -> None:
     found = run("test", str(tmp_path))
     assert found.returncode == 2
     assert "there is no file *.scenario.json in" in found.stderr
+
+
+def test_a_missing_extra_is_named() -> None:
+    code = "import sys; sys.modules['duckdb'] = None; from lmerge.cli.main import main; main()"
+    found = subprocess.run([sys.executable, "-c", code, "test", "--trees", "1"], capture_output=True, text=True)
+    assert found.returncode == 2
+    assert found.stderr.startswith("lmerge: lmerge test needs the extra 'testing': pip install 'lmerge[testing]'")
