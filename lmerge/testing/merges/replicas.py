@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import Final
 
 from lmerge.core.elements import Element, Event
 from lmerge.core.engines.selection import PYTHON, best
@@ -13,9 +14,13 @@ from lmerge.core.merge_config import MergeConfig
 from lmerge.core.properties import NOTHING, Properties
 from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.plan.properties import derive
+from lmerge.testing.merges.declared import ANY_POLICIES, INDEX_POLICIES
 from lmerge.testing.oracle import Follow
 from lmerge.testing.streams.batches import interleaved
 from lmerge.testing.streams.facets import FACET_LEVELS
+
+OTHER_POLICIES: Final = 0.5
+"""How often a merge has a policy that needs an index, whatever its inputs promise: R3 or R4 run then."""
 
 
 class WrongMerge(Exception):
@@ -47,14 +52,14 @@ def merged(
     killed: Mapping[str, int],
     properties: Properties = NOTHING,
 ) -> CheckedMerge:
-    """Merge streams in an order and on an engine that are drawn, with a restart in between. Raises WrongMerge.
+    """Merge streams in an order, by a policy and on an engine that are drawn, with a restart. Raises WrongMerge.
 
     ``killed``: as of ``drawn_kills``. ``properties``: what every stream promises, by which the algorithm is chosen.
     """
     sizes = {name: killed.get(name, len(stream)) for name, stream in streams.items()}
     kind = FACET_LEVELS["interleaving"][random.randrange(len(FACET_LEVELS["interleaving"]))]
-    engine = random.choice((PYTHON, best()))
-    follow = Follow(Merge(MergeConfig(engine=engine)))
+    policy = random.choice(INDEX_POLICIES if random.random() < OTHER_POLICIES else ANY_POLICIES)
+    follow = Follow(Merge(MergeConfig(policy=policy, engine=random.choice((PYTHON, best())))))
     restart = random.randrange(sum(sizes.values()) + 1)
     taken = dict.fromkeys(streams, 0)
     try:
@@ -72,7 +77,7 @@ def merged(
             if count == restart:
                 follow.restore()
     except AssertionError as problem:
-        raise WrongMerge("", f"{problem} (killed: {shown_kills(killed)})") from None
+        raise WrongMerge("", f"{problem} (policy {policy}, killed: {shown_kills(killed)})") from None
     return CheckedMerge(follow.elements, follow.events())
 
 

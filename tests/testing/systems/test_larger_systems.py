@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 from judged_world import inputs_by_hand, payload, tree_of
@@ -86,10 +87,11 @@ def emitting(name: str, *elements: Element) -> System:
     ],
 )
 def test_what_a_merge_finds_wrong_names_the_input(judge: Judge, elements: list[Element], problem: str) -> None:
-    system = MergedSystem([EngineSystem(), emitting("other", *elements)])
-    verdict = check(tree_of(LEFT.shift(0)), system, judge, INPUTS)
-    assert verdict.is_bad
-    assert problem in verdict.failure
+    verdicts = []
+    for row in range(8):  # each has another policy and order, and the other input may be killed before it is wrong
+        system = MergedSystem([EngineSystem(), emitting("other", *elements)])
+        verdicts.append(check(replace(tree_of(LEFT.shift(0)), row=row), system, judge, INPUTS))
+    assert any(one.is_bad and problem in one.failure for one in verdicts), verdicts
 
 
 def test_a_merge_has_two_systems_of_different_names() -> None:
