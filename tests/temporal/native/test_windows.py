@@ -274,3 +274,40 @@ def test_no_window_holds_the_stable_point_that_would_begin_before_all_time() -> 
         assert isinstance(found, Delta)
         assert outcome(native, Delta([], stable)) == found
         assert found.stable == first + 9
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        lambda left: left.tumbling(5, since=10),
+        lambda left: left.hopping(2, 5),
+        lambda left: left.hopping(40, 2, since=10),
+        lambda left: left.group_by("v").tumbling(5, since=10),
+    ],
+)
+def test_nothing_is_computed_of_an_event_that_ends_outside_all_windows(query: Callable[[Stream], Any]) -> None:
+    """Before a grid begins, or in a gap of it: a value that it has not is no failure."""
+    largest = 2**63 - 1
+    node = query(source("left", {"v": "int"})).agg(n=aggregate("max", col.v * 2)).node
+    given = [
+        Delta([Change((largest,), 3, 3, 5), Change((3,), 10, 10, 12), Change((largest,), 8, 8, 9)], 9),
+        Delta([Change((largest,), 8, 9, 10), Change((4,), 15, 15, 16)], 10),
+        Delta([Change((largest,), 13, 13, 14)] if "since" not in node.shown else [], 20),
+        Delta([Change((largest,), 25, 25, 27)], INF),
+    ]
+    python, native = both(node)
+    for delta in given:
+        found = outcome(python, delta)
+        assert outcome(native, delta) == found
+    assert not isinstance(found, Delta), "the last event is in a window"
+
+
+def test_a_key_is_computed_of_every_event() -> None:
+    largest = 2**63 - 1
+    grouped = source("left", {"v": "int"}).group_by(k=col.v * 2)
+    for windowed in (grouped.tumbling(5, since=10), grouped.count_windows(1, by="ends")):
+        python, native = both(windowed.agg(n=count()).node)
+        delta = Delta([Change((1,), 12, 12, 13), Change((largest,), 3, 3, 4), Change((largest,), 3, 3, INF)], 9)
+        found = outcome(python, delta)
+        assert not isinstance(found, Delta)
+        assert outcome(native, delta) == found

@@ -45,9 +45,10 @@ use crate::Column;
 use crate::failure::Failure;
 
 pub use calling::CallFailure;
+pub use evaluating::Rows;
 use evaluating::{Evaluation, Node, without};
 pub use nodes::{Lowered, Operation};
-use values::{Value, union};
+use values::{Value, union, within};
 
 /// What the library cannot do itself: Python does it, which is the definition.
 pub trait Host: Debug + Send + Sync {
@@ -104,13 +105,24 @@ impl Expressions {
 
     /// The values of the expressions for `len` rows. Err: the first row in which one of them has none.
     pub fn evaluate(&self, columns: &[ArrayRef], len: usize) -> Result<Vec<ArrayRef>, RowError> {
-        let values = self.values(columns, len)?;
+        self.evaluate_within(columns, len, self.roots.len(), &None)
+    }
+
+    /// As `evaluate`; of the expressions behind the first `everywhere` only the rows in `some` need a value.
+    pub fn evaluate_within(
+        &self,
+        columns: &[ArrayRef],
+        len: usize,
+        everywhere: usize,
+        some: &Rows,
+    ) -> Result<Vec<ArrayRef>, RowError> {
+        let values = self.values(columns, len, everywhere, some)?;
         Ok(values.into_iter().map(|value| spread(value, len)).collect())
     }
 
     /// The rows that the only expression, a predicate, keeps: those for which it is true.
     pub fn kept(&self, columns: &[ArrayRef], len: usize) -> Result<BooleanBuffer, RowError> {
-        let value = self.values(columns, len)?.remove(0);
+        let value = self.values(columns, len, 1, &None)?.remove(0);
         let truths = value.array.as_boolean();
         let kept = match truths.nulls() {
             Some(nulls) => truths.values() & nulls.inner(),
@@ -123,13 +135,17 @@ impl Expressions {
         })
     }
 
-    fn values(&self, columns: &[ArrayRef], len: usize) -> Result<Vec<Value>, RowError> {
+    fn values(&self, columns: &[ArrayRef], len: usize, everywhere: usize, some: &Rows) -> Result<Vec<Value>, RowError> {
         let mut evaluation = Evaluation::new(&self.nodes, columns, len, &*self.host);
-        let (mut values, mut errors, mut rows) = (Vec::with_capacity(self.roots.len()), None, None);
-        for &root in &self.roots {
+        let (mut values, mut errors, mut rows): (_, _, Rows) = (Vec::with_capacity(self.roots.len()), None, None);
+        for (at, &root) in self.roots.iter().enumerate() {
+            let some = some.as_ref().filter(|_| at >= everywhere);
             let value = evaluation.value(root, &rows);
             let value = value.map_err(|failure| RowError { row: 0, failure })?;
-            let wrong = value.spread_errors(len);
+            let mut wrong = value.spread_errors(len);
+            if let Some(some) = some {
+                wrong = within(wrong, some);
+            }
             rows = without(rows, wrong.clone());
             errors = union(errors, wrong);
             values.push(value);

@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use arrow_array::ArrayRef;
+use arrow_buffer::BooleanBuffer;
 
 use super::count::{CountMembers, Counted};
 use super::event::{Changes, RowSource};
@@ -16,8 +17,8 @@ use super::session::{Gap, SessionMembers};
 use super::snapshot::SnapshotWindows;
 use super::spans::SpanWindows;
 use crate::aggregates::{Module, Term};
-use crate::batch::Batch;
-use crate::expressions::Expressions;
+use crate::batch::{Batch, taken};
+use crate::expressions::{Expressions, Rows};
 use crate::failure::Failure;
 use crate::operator::{Operator, Progress};
 use crate::operators::lifetimes::Alterations;
@@ -122,14 +123,15 @@ impl Rules {
         }
     }
 
-    /// The keys and the arguments of rows.
-    fn evaluated(&self, columns: &[ArrayRef], count: usize) -> Result<Vec<ArrayRef>, Failure> {
-        self.expressions.evaluate(columns, count).map_err(|error| error.failure)
+    /// The keys of rows, and their arguments, which only those in `some` need.
+    fn evaluated(&self, columns: &[ArrayRef], count: usize, some: &Rows) -> Result<Vec<ArrayRef>, Failure> {
+        let found = self.expressions.evaluate_within(columns, count, self.keys, some);
+        found.map_err(|error| error.failure)
     }
 
     /// The arguments of rows.
     pub fn arguments(&self, columns: &[ArrayRef], count: usize) -> Result<Vec<ArrayRef>, Failure> {
-        Ok(self.evaluated(columns, count)?.split_off(self.keys))
+        Ok(self.evaluated(columns, count, &None)?.split_off(self.keys))
     }
 
     /// The terms of events of a state, by rows and starts, with their rows as bytes.
@@ -261,19 +263,26 @@ impl WindowOperator {
     }
 }
 
-/// The changes of events that have an end to count, before or behind them: others are in no window, and nothing is
-/// computed of them.
-fn counted(batch: Batch) -> Batch {
-    let has_end = |end: i64, vs: i64| end > vs && end < INF;
-    let kept: Vec<u32> = (0..batch.len())
-        .filter(|&at| has_end(batch.old[at], batch.vs[at]) || has_end(batch.new[at], batch.vs[at]))
-        .map(|at| at as u32)
-        .collect();
-    if kept.len() == batch.len() {
-        batch
-    } else {
-        batch.take(&kept)
+/// The changes of events that are in a window, before or behind them; None if all are. The others need no values: those
+/// without an end in windows by ends, and those that end before a grid begins, or in a gap of it.
+fn placed(kind: &WindowKind, batch: &Batch) -> Rows {
+    let is_placed = |vs: i64, end: i64| match kind {
+        WindowKind::Count { by_ends: true, .. } => end > vs && end < INF,
+        WindowKind::Hopping(grid) => end > vs && (!grid.has_first(vs) || end > grid.first_over(vs)),
+        _ => true,
+    };
+    let is_partial = match kind {
+        WindowKind::Count { by_ends, .. } => *by_ends,
+        WindowKind::Hopping(grid) => grid.since.is_some() || grid.hop > grid.size,
+        _ => false,
+    };
+    if !is_partial {
+        return None;
     }
+    let rows = BooleanBuffer::collect_bool(batch.len(), |at| {
+        is_placed(batch.vs[at], batch.old[at]) || is_placed(batch.vs[at], batch.new[at])
+    });
+    Some(rows).filter(|rows| rows.count_set_bits() < batch.len())
 }
 
 impl Operator for WindowOperator {
@@ -284,14 +293,20 @@ impl Operator for WindowOperator {
         };
         self.time.emitted_stable = self.progress.stable;
         self.time.moved(&batch);
-        let batch = match self.kind {
-            WindowKind::Count { by_ends: true, .. } => counted(batch),
-            _ => batch,
-        };
+        let some = placed(&self.kind, &batch);
         let mut evaluated = if batch.is_empty() {
             Vec::new()
         } else {
-            self.rules.evaluated(&batch.columns, batch.len())?
+            self.rules.evaluated(&batch.columns, batch.len(), &some)?
+        };
+        let batch = match (&self.kind, some) {
+            (WindowKind::Count { .. }, Some(some)) => {
+                let kept: Vec<u32> = some.set_indices().map(|at| at as u32).collect();
+                evaluated = taken(&evaluated, &kept);
+                batch.take(&kept)
+            }
+            // On a grid an event that is in no window can be kept, as its end may come to lie in one.
+            _ => batch,
         };
         let arguments = evaluated.split_off(self.rules.keys.min(evaluated.len()));
         let rows = RowSource::new(&self.rules.rows, &batch.columns);
