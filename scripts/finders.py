@@ -67,13 +67,14 @@ def _sessions(number: int) -> Iterator[Callable[[], object]]:
     from lmerge.testing.merges.declared import JUDGED_POLICIES, PROMISES
     from lmerge.testing.merges.judged import broken_session
     from lmerge.testing.merges.policies import policy_session
-    from lmerge.testing.merges.sessions import restored_session, twin_session
+    from lmerge.testing.merges.sessions import joining_session, restored_session, twin_session
 
     policy = JUDGED_POLICIES[number % len(JUDGED_POLICIES)]
     for algorithm in ("r3", "r4"):
         yield partial(policy_session, algorithm, policy, number)
     yield partial(broken_session, number)
     yield partial(restored_session, number)
+    yield partial(joining_session, number)
     for algorithm in PROMISES:
         yield partial(twin_session, number, algorithm)
 

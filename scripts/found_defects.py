@@ -123,6 +123,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3, help="seeds of the covering array (%(default)s)")
     parser.add_argument("--only", metavar="TEXT", default="", help="defects whose name or file contains TEXT")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="every N-th defect (%(default)s)")
+    parser.add_argument("--part", default="1/1", metavar="N/M", help="the N-th of M parts of the list (%(default)s)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="parallel runs (%(default)s)")
     parser.add_argument("--shrink", action="store_true", help="make each case smaller, as lmerge test does")
     parser.add_argument("--without-boundaries", action="store_true", help="leave out tight stables and touching ends")
@@ -136,7 +137,9 @@ def main() -> None:
         left_out = BOUNDARIES if options.without_boundaries else {}
         given |= {"left_out": left_out, "shrinks": options.shrink}
     defects = [one for part in lists for one in part.DEFECTS if options.only in f"{one.name}\n{one.file}"]
+    part, parts = map(int, options.part.split("/"))
     chosen = [one for one in defects if one.file.startswith(places)][:: options.every]
+    chosen = chosen[len(chosen) * (part - 1) // parts : len(chosen) * part // parts]
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {options.jobs} at once")
     # Without this, a false alarm would count as each defect's discovery.
     sound = run_finder(ROOT, kind, given)

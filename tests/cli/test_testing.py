@@ -46,6 +46,7 @@ def test_all_is_open_without_a_file(tmp_path: Path) -> None:
 def test_a_difference_is_exit_code_1_and_saved_as_a_case_that_repeats_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """U4 (8): the command reports, and saves."""
     monkeypatch.setattr(lifetimes.Extend, "altered", lambda self, vs, ve: (vs, lifetimes.plus(ve, self.d + 1)))
     report = tmp_path / "report"
     found = RUN.invoke(app, ["test", str(extend_file(tmp_path)), "--trees", "2", "--report", str(report)])

@@ -38,6 +38,7 @@ def counted(spark: SparkSession, flights: DataFrame) -> DataFrame:
 
 
 def test_a_query_on_spark_and_a_plan_give_one_table(spark: SparkSession) -> None:
+    """X5 (3): a user's own query, in the batches of the generator."""
     verdict = check_replicas({"plan": LATE, "spark": SparkSystem(spark, late)}, data=DATA, rounds=1, merges=4)
     assert not verdict.is_bad, str(verdict)
 

@@ -25,6 +25,7 @@ from lmerge.temporal.running import QueryRun
 from lmerge.temporal.runs.settings import Item
 from lmerge.temporal.windows.kinds import CountWindows
 from lmerge.testing.checking.implementations import in_other_implementation, strained
+from lmerge.testing.checking.key_order import other_key_order
 from lmerge.testing.checking.related import CannotHold, RelatedRun, Relation, every_node
 from lmerge.testing.decided import Events
 from lmerge.testing.judging.operator_run import OperatorRun, recorded
@@ -34,6 +35,8 @@ from lmerge.testing.transforming.concrete import replaced
 
 RESTARTS: Final = 6
 """How often a run is stopped at most."""
+POINTS: Final = 2
+"""At how many points, beside the beginning, a run learns what is not needed."""
 FAR: Final = 300
 """How far a stable point goes behind all times: further than all windows, gaps and durations of a drawn tree."""
 
@@ -52,14 +55,15 @@ def _forwarded(related: RelatedRun) -> Iterator[tuple[Events, Events]]:
     It is stopped as well: what was left out by then is left out behind the restart.
     """
     (name,) = related.tree.outputs
-    ends = sorted({ve for _, _, ve in related.expected})
-    t = ends[related.random.randrange(len(ends))] if ends else 0
+    ends = sorted({ve for _, _, ve in related.expected}) or [0]
     batches = _batches(related)
-    for cut, stops in ((0, False), (related.random.randrange(len(batches) + 1), True)):
+    cuts = [0, *(related.random.randrange(len(batches) + 1) for _ in range(POINTS))]
+    for number, cut in enumerate(cuts):
+        t = related.random.choice(ends)
         run = _run(related)
         found = [step[name] for source, items in batches[:cut] for step in run.take(source, items)]
         run.fast_forward(name, t)
-        if stops:
+        if number % 2:
             found += _stopped(related, run, name, batches[cut:])
         else:
             found += [step[name] for source, items in batches[cut:] for step in run.take(source, items)]
@@ -182,4 +186,5 @@ OF_ENGINE: Final[Mapping[str, Relation]] = {
     "strained": strained,
     "freed": _freed,
     "disjoint-unions": _declared_disjoint,
+    "other-key-order": other_key_order,
 }

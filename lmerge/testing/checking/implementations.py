@@ -104,9 +104,9 @@ def _compare(related: RelatedRun, strain: Strain) -> None:
         items = items_of(batch.elements, forms[batch.name])
         if not strain.has_stables:
             items = [item for item in items if item == INF or not isinstance(item, int)]
-        python, native = (_taken(run, batch.name, items, name) for run in runs)
+        python, native = (taken(run, batch.name, items, name) for run in runs)
         if python != native:
-            raise SystemFailure(f"batch {number}: in Python {_text(python)}, natively {_text(native)}")
+            raise SystemFailure(f"batch {number}: in Python {shown_text(python)}, natively {shown_text(native)}")
         if isinstance(python, str):
             return
         if not strain.compares_kept:
@@ -142,7 +142,8 @@ Taken = str | Sequence[tuple[Sequence[str], int | None]]
 """What a run did with a batch: its failure, or the changes and stable point of each step."""
 
 
-def _taken(run: QueryRun, source: str, items: Sequence[Item], name: str) -> Taken:
+def taken(run: QueryRun, source: str, items: Sequence[Item], name: str) -> Taken:
+    """Let a run take a batch of a source, and return what it does at the result of that name."""
     try:
         return [_shown(step[name]) for step in run.take(source, items)]
     except LmergeError as failure:
@@ -153,11 +154,12 @@ def _shown(delta: Delta) -> tuple[Sequence[str], int | None]:
     return [str(change) for change in delta.changes], delta.stable
 
 
-def _text(taken: Taken) -> str:
-    if isinstance(taken, str):
-        return f"it fails with {taken!r}"
-    changes = [change for found, _ in taken for change in found]
-    stables = [f"stable({show_time(stable)})" for _, stable in taken if stable is not None]
+def shown_text(did: Taken) -> str:
+    """Return what a run did, for messages."""
+    if isinstance(did, str):
+        return f"it fails with {did!r}"
+    changes = [change for found, _ in did for change in found]
+    stables = [f"stable({show_time(stable)})" for _, stable in did if stable is not None]
     return f"it emits {', '.join([*changes[:SHOWN_MAX], *stables]) or 'nothing'}"
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from random import Random
+from typing import Final
 
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Insert, Stable
@@ -18,6 +19,10 @@ from lmerge.errors import LmergeError
 from lmerge.testing.merges.broken import MOSTLY_LAZY, DrawnInputs
 from lmerge.testing.merges.declared import ANY_POLICIES, CLOSINGS, COPIES_PROMISES, INDEX_POLICIES, PROMISES
 from lmerge.testing.merges.twins import EngineTwins, result_of
+from lmerge.testing.streams.merge_inputs import mistaken, present
+
+MANY: Final = Batch.of([Insert(b"one of many", at, INF) for at in range(-300, 0)])
+"""So many live events that the entries of an input that has left go in several steps. They keep every promise."""
 
 
 def _lawless(random: Random, stream: Tdb, count: int) -> Iterator[Element]:
@@ -120,47 +125,93 @@ def _reported(merge: Merge) -> list[object]:
 def restored_session(seed: object) -> int:
     """Play one session of a merge and a twin that is restored, often. Returns the number of restores.
 
-    Inputs join, are admitted early, leave, contradict each other and break what they promise. Raises AssertionError.
+    Raises AssertionError.
     """
     random = Random(f"{seed} restore")
     by_due_times = ("final-only", "leading-input-only", "final-only+lag:3")
     policy = random.choice(random.choice((INDEX_POLICIES, MOSTLY_LAZY, by_due_times)))
-    tables = [DrawnInputs(random, size=12) for _ in range(random.choice((1, 2, 3)))]
     twins = RestoredTwin(random, policy)
-    streams: dict[str, list[Element]] = {}
-    incarnations: Counter[str] = Counter()
-
-    def attach(name: str) -> None:
-        table = random.choice(tables)
-        stable = twins.going.stable_point
-        at = 0 if stable in (NEG_INF, INF) else stable
-        join_at = random.choice((None, None, at, at + random.randint(1, 12)))
-        streams[name] = table.stream() if join_at is None or random.random() < 0.3 else table.late(join_at)
-        role = "observe" if random.random() < 0.05 else "active"
-        incarnations[name] += 1
-        promises = table.promises()
-        twins.call("attach", name, promises, join_at=join_at, role=role, incarnation=incarnations[name])
-
-    for name in "abc"[: random.randint(1, 3)]:
-        attach(name)
-    for _ in range(80):
-        chance = random.random()
-        if chance < 0.06:
-            attach(random.choice("abcd"))
-        elif chance < 0.12:
-            twins.call("detach", random.choice("abcd"))
-            twins.restore()  # the entries of inputs that left are what a snapshot could miss most
-        elif chance < 0.17:
-            twins.call("admit", random.choice("abcd"))
-        elif chance < 0.3:
-            twins.restore()
-        else:
-            names = [name for name in streams if streams[name]]
-            if not names:
-                break
-            name = random.choice(names)
-            count = random.randint(1, 3)
-            part, streams[name] = streams[name][:count], streams[name][count:]
-            twins.call("apply", name, Batch.of(part))
+    session = _Joining(random, twins.call, twins.restore, lambda: twins.going.stable_point)
+    session.play()
     twins.restore()
     return twins.restores
+
+
+def joining_session(seed: object) -> None:
+    """Play one session of inputs that join, are admitted early, leave and are replaced, on both engines.
+
+    Raises AssertionError.
+    """
+    random = Random(f"{seed} joining")
+    policy = random.choice(random.choice((INDEX_POLICIES, ANY_POLICIES)))
+    auto = policy in ANY_POLICIES and random.random() < 0.5
+    config = MergeConfig(
+        "auto" if auto else random.choice(("r3", "r4")),
+        policy,
+        random.choice(CLOSINGS),
+        allow_downgrade=auto and random.random() < 0.8,
+    )
+    twins = EngineTwins(config)
+    _Joining(random, twins.call, twins.exchange, lambda: twins.merges[0].stable_point).play()
+
+
+class _Joining:
+    """Inputs of some tables that join, are admitted early, leave, contradict each other and break what they promise.
+
+    ``call``: a method of both twins by its name; ``restore``: lets them go on from snapshots.
+    """
+
+    def __init__(
+        self, random: Random, call: Callable[..., None], restore: Callable[[], None], stable_point: Callable[[], int]
+    ) -> None:
+        self.random, self.call, self.restore, self.stable_point = random, call, restore, stable_point
+        self.tables = [DrawnInputs(random, size=12) for _ in range(random.choice((1, 2, 3)))]
+        self.streams: dict[str, list[Element]] = {}
+        self.incarnations: Counter[str] = Counter()
+
+    def attach(self, name: str) -> None:
+        random, table = self.random, self.random.choice(self.tables)
+        stable = self.stable_point()
+        at = 0 if stable in (NEG_INF, INF) else stable
+        join_at = random.choice((None, None, at, at + random.randint(1, 12)))
+        if join_at is None or random.random() < 0.3:
+            self.streams[name] = table.stream()
+        elif random.random() < 0.5:
+            self.streams[name] = table.late(join_at)
+        else:
+            self.streams[name] = present(random, mistaken(random, table.events, join_at))
+        self.incarnations[name] += 1
+        role = "observe" if random.random() < 0.05 else "active"
+        self.call("attach", name, table.promises(), join_at=join_at, role=role, incarnation=self.incarnations[name])
+
+    def publish(self, name: str) -> None:
+        """Merge the next elements of an input. Now and then they are those of an incarnation that was replaced."""
+        random, count = self.random, self.random.randint(1, 3)
+        part, self.streams[name] = self.streams[name][:count], self.streams[name][count:]
+        last = self.incarnations[name]
+        incarnation = random.choice((None, last, last, random.randint(1, last)))
+        self.call("apply", name, Batch.of(part), incarnation=incarnation)
+
+    def play(self) -> None:
+        random = self.random
+        has_many = random.random() < 0.2
+        for name in "abc"[: random.randint(1, 3)]:
+            self.attach(name)
+            if has_many:
+                self.call("apply", name, MANY)
+        for _ in range(80):
+            chance = random.random()
+            if chance < 0.06:
+                self.attach(random.choice("abcd"))
+            elif chance < 0.12:
+                self.call("detach", random.choice("abcd"))
+                self.restore()  # the entries of inputs that left are what a snapshot could miss most
+            elif chance < 0.17:
+                self.call("admit", random.choice("abcd"))
+            elif chance < 0.3:
+                self.restore()
+            else:
+                names = [name for name in self.streams if self.streams[name]]
+                if not names:
+                    break
+                self.publish(random.choice(names))

@@ -15,10 +15,11 @@ from lmerge.core.elements import INF, Adjust, Element, Insert, Stable
 from lmerge.core.engines.selection import native_problem
 from lmerge.temporal.entrance import StreamEntrance
 from lmerge.temporal.operators.lifetimes import Extend
-from lmerge.temporal.operators.operator import PlanOperator
+from lmerge.temporal.operators.operator import PlanOperator, raise_first
 from lmerge.temporal.operators.union import DisjointUnionOperator
 from lmerge.temporal.plan.stream import Stream
 from lmerge.temporal.values import Values
+from lmerge.temporal.windows import window_operator
 from lmerge.temporal.windows.window_operator import WindowOperator
 from lmerge.testing.checking import implementations
 from lmerge.testing.checking.engine_relations import OF_ENGINE
@@ -32,6 +33,7 @@ needs_native = pytest.mark.skipif(native_problem() is not None, reason="both imp
 
 
 def test_they_hold_for_every_tree(seeds_of: Callable[[int, int], range]) -> None:
+    """X2 (3): the engine in this process, in both implementations."""
     found: Counter[str] = Counter()
     for seed in seeds_of(20, 20):
         for tree in Transformer(every_operator(), seed).trees(120):
@@ -60,6 +62,7 @@ def verdicts(stream: Stream, name: str, row: int = 0) -> list[RelationVerdict]:
 
 
 GROUPED = LEFT.group_by("k").tumbling(4).agg(n=lt.count(), form="eager")
+SUMMED = LEFT.group_by("k").tumbling(400).agg(total=lt.sum(lt.col.v))
 
 
 def keep_groups(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,6 +98,12 @@ def refuse(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DisjointUnionOperator, "_keep", lambda self, start, part, at: 1 - at)
 
 
+def fail_with_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        window_operator, "raise_first", lambda failures, key_order: raise_first(failures, lambda key: 0)
+    )
+
+
 @pytest.mark.parametrize(
     ("stream", "name", "seed_defect", "problem"),
     [
@@ -102,10 +111,11 @@ def refuse(monkeypatch: pytest.MonkeyPatch) -> None:
         (GROUPED, "restored", forget_events, ""),
         (LEFT.union(LEFT.shift(0)), "disjoint-unions", believe, "and it does not fail"),
         (LEFT.union(LEFT.shift(1)), "disjoint-unions", refuse, "its streams differ in 'v', and it fails"),
+        (SUMMED, "other-key-order", fail_with_the_first, "with its keys in another order it fails with"),
         pytest.param(LEFT.extend(2), "other-implementation", stay_behind, "in Python it emits", marks=needs_native),
         pytest.param(LEFT.shift(1), "strained", take_what_is_late, "in Python it", marks=needs_native),
     ],
-    ids=["freed", "restored", "believed", "refused", "other-implementation", "strained"],
+    ids=["freed", "restored", "believed", "refused", "other-key-order", "other-implementation", "strained"],
 )
 def test_a_defect_is_found_by_its_relation(
     monkeypatch: pytest.MonkeyPatch,
@@ -114,6 +124,7 @@ def test_a_defect_is_found_by_its_relation(
     seed_defect: Callable[[pytest.MonkeyPatch], None],
     problem: str,
 ) -> None:
+    """P5, R2 (6.3): state is freed, and a run goes on from its snapshot."""
     (right,) = verdicts(stream, name)
     assert not right.is_bad, str(right)
     seed_defect(monkeypatch)
@@ -126,7 +137,7 @@ def test_a_defect_is_found_by_its_relation(
 def test_both_implementations_refuse_alike(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """And each strain makes some query fail, or drop something: otherwise it would be none."""
     failures: Counter[str] = Counter()
-    right = implementations._taken
+    right = implementations.taken
 
     def counted(*taken: Any) -> implementations.Taken:
         found = right(*taken)
@@ -134,7 +145,7 @@ def test_both_implementations_refuse_alike(monkeypatch: pytest.MonkeyPatch, name
         return found
 
     monkeypatch.setattr(implementations, "STRAINS", {name: implementations.STRAINS[name]})
-    monkeypatch.setattr(implementations, "_taken", counted)
+    monkeypatch.setattr(implementations, "taken", counted)
     for tree in Transformer(every_operator(), 4).trees(60):
         for verdict in check_tree(tree, inputs_of(tree), ["strained"]):
             assert not verdict.is_bad, f"{tree}\n{verdict}"

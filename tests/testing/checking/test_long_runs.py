@@ -21,7 +21,7 @@ ALL_RELATIONS_EVERY = 10
 @pytest.mark.long
 @pytest.mark.parametrize("part", range(PARTS))
 def test_random_trees_are_equal(part: int) -> None:
-    """20,000 trees for 1,000 seeds (``LMERGE_SEEDS``): SQL, rows and columns agree; some keep every relation."""
+    """A8 (7): 20,000 trees for 1,000 seeds (``LMERGE_SEEDS``): SQL, rows and columns agree; some keep all relations."""
     seeds = int(os.environ.get("LMERGE_SEEDS", "1000"))
     most = max(1, seeds * TREES_OF_SEED // PARTS)
     trees = Transformer(every_operator(), 1000 + part, 2, RUN_LEVELS).trees(most)

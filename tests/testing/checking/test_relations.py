@@ -19,6 +19,7 @@ SAME = FLIGHTS.shift(0)
 
 
 def test_every_relation_holds_for_a_query_by_key() -> None:
+    """R1, R2 (6.3): relations need no oracle."""
     names = [name for name in RELATIONS.names() if name != "disjoint-unions"]  # it has no union
     for verdict in check_relations(BY_AIRPORT, names, key="origin", rounds=4):
         assert not verdict.is_bad, str(verdict)
@@ -44,6 +45,7 @@ def test_a_split_that_does_not_hold_is_found() -> None:
 def test_a_relation_that_cannot_hold_is_refused_with_the_reason(
     query: lt.Stream, relation: str, data: dict[str, object], reason: str
 ) -> None:
+    """R1 (6.3): such as a shift by no multiple of the hop."""
     (verdict,) = check_relations(query, [relation], data=data)
     assert not verdict.is_bad
     assert reason in verdict.refused

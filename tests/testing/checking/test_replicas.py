@@ -21,6 +21,7 @@ SLIGHTLY_OTHER = FLIGHTS.where(lt.col.delay >= 1).group_by("origin").tumbling(5)
 
 
 def test_two_plans_of_a_query_give_one_table_and_merge_to_it() -> None:
+    """R3 (6.3): replicas give one table, merged as well."""
     verdict = check_replicas({"final": LATE, "eager": OTHER, "rewritten": LATE.rewritten("form-eager")})
     assert not verdict.is_bad, str(verdict)
     assert verdict.rounds == 20
@@ -79,6 +80,7 @@ def failing(elements: list[Element]) -> list[Element]:
 def test_a_replica_that_breaks_a_law_is_found_and_shown(
     change: Callable[[list[Element]], list[Element]], problem: str
 ) -> None:
+    """X7 (3): such as a stable point one tick too early."""
     verdict = check_replicas({"plan": SAME, "other": SAME.extend(0), "broken": passing(change)})
     assert verdict.is_bad
     assert {finding.replica for finding in verdict.findings} == {"broken"}

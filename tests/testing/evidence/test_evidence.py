@@ -61,6 +61,7 @@ def bad_verdict(judge: Judge) -> TreeVerdict:
 
 @pytest.mark.usefixtures("wrong_extend")
 def test_a_case_is_made_as_small_as_the_defect(judge: Judge) -> None:
+    """U2 (8): cases are shrunk."""
     verdict = bad_verdict(judge)
     small = Shrinker(ENGINE, judge).shrunk(verdict, inputs_of(verdict.tree))
     assert (small.operators, small.elements) == (1, 1)
@@ -71,6 +72,7 @@ def test_a_case_is_made_as_small_as_the_defect(judge: Judge) -> None:
 
 @pytest.mark.usefixtures("wrong_extend")
 def test_the_report_shows_the_cause(judge: Judge) -> None:
+    """U1 (6.3): a user finds the cause from the report alone."""
     verdict = bad_verdict(judge)
     small = Shrinker(ENGINE, judge).shrunk(verdict, inputs_of(verdict.tree))
     text = report(small.verdict)
@@ -82,6 +84,7 @@ def test_the_report_shows_the_cause(judge: Judge) -> None:
 
 @pytest.mark.usefixtures("wrong_extend")
 def test_a_saved_case_repeats_byte_for_byte(judge: Judge, tmp_path: Path) -> None:
+    """U3 (8): a case is a file."""
     verdict = bad_verdict(judge)
     small = Shrinker(ENGINE, judge).shrunk(verdict, inputs_of(verdict.tree))
     case = SavedCase(small.tree, small.inputs, "engine", "lifetime: wrong")

@@ -57,6 +57,7 @@ def test_the_result_of_one_is_the_stream_of_the_next() -> None:
 
 
 def test_a_composition_of_depth_4_is_judged_at_every_edge(judge: Judge) -> None:
+    """T5, U8 (1.2, 7): tests of one operator compose, to any depth."""
     extended = scenario("extended")
     extended.events.extend()
     lasting = scenario("lasting")

@@ -41,7 +41,7 @@ def everything() -> IntentScenario:
 
 
 def test_the_sentence_of_section_3_is_a_scenario_with_four_open_leaves() -> None:
-    """Figure 2: left, right and both expressions of ``left.Join(right).On(left == right)`` are omitted."""
+    """A1, A2 (3, 4): figure 2: both streams and both expressions of ``left.Join(right).On(left == right)`` are open."""
     s = equi_join()
     assert str(s) == "\n".join(
         [

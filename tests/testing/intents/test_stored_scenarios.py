@@ -23,6 +23,7 @@ def test_there_are_files_of_the_first_release() -> None:
 
 @pytest.mark.parametrize("path", STORED, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_a_stored_file_is_read_and_written_as_it_was(path: Path, tmp_path: Path) -> None:
+    """T8, U6 (abstract, 7): scenarios of a release run on the next."""
     loaded = load(path)
     if isinstance(loaded, IntentScenario):
         assert scenario_to_json(loaded) == json.loads(path.read_text())

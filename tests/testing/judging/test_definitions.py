@@ -45,6 +45,7 @@ def tables_of(operator: OperatorRun) -> list[Events]:
 
 
 def test_definition_sql_and_engine_agree_over_few_events(judge: Judge, seeds_of: Callable[[int, int], range]) -> None:
+    """V1, V7, A7 (6.1, 6.3, 3): every operator has its sequence of queries."""
     kinds: Counter[str] = Counter()
     for seed in seeds_of(40, 40):
         for tree in small_trees(seed, 40):
@@ -104,6 +105,7 @@ WRONG_SQL: Final[dict[str, tuple[Any, str, Callable[[str], str]]]] = {
 
 @pytest.mark.parametrize("name", WRONG_SQL)
 def test_an_error_in_the_sql_is_blamed_on_the_sql(judge: Judge, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """V7 (6.3): the third opinion decides."""
     module, function, wrong = WRONG_SQL[name]
     right = getattr(module, function)
     monkeypatch.setattr(module, function, lambda *args, **kwargs: wrong(right(*args, **kwargs)))

@@ -47,7 +47,7 @@ def speculative() -> Stream:
 
 
 def test_the_example_of_make_speculative_is_verified_operator_by_operator(judge: Judge) -> None:
-    """EX-M and M2: the SQL has MakeSpeculative too, and SUM is judged on what it really got."""
+    """M1, M2 (5.2): the SQL has MakeSpeculative too, and SUM is judged on what it really got."""
     summed = speculative().tumbling(5).agg(total=lt.sum(lt.col.v), form="eager")
     late: list[Element] = [insert(1, 1, 1, 10), insert(1, 5, 4, 6), adjust(1, 5, 4, 6, 4), END]
     verdict = verdict_of(judge, summed, [("left", [one]) for one in late])
@@ -66,7 +66,7 @@ def test_the_example_of_make_speculative_is_verified_operator_by_operator(judge:
 
 
 def test_a_defect_is_blamed_on_its_operator_and_not_at_the_sink(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
-    """M3: the operator behind it is right on the wrong input that it got."""
+    """M3 (5.2): the operator behind it is right on the wrong input that it got."""
     monkeypatch.setattr(lifetimes.Extend, "altered", lambda self, vs, ve: (vs, lifetimes.plus(ve, self.d + 1)))
     query = LEFT.extend(2).tumbling(5).agg(n=lt.count())
     verdict = verdict_of(judge, query, [("left", [insert(1, 1, 0, 3), END])])
@@ -90,7 +90,7 @@ def moved_end(early: int) -> OperatorRun:
 
 
 def test_what_is_frozen_wrong_and_corrected_later_is_found(judge: Judge) -> None:
-    """T2, V6: the table at the end is right; the verdict is at the stable that froze the wrong end."""
+    """T2, V6 (1.1, 6.3): the table at the end is right; the verdict is at the stable that froze the wrong end."""
     verdict = judge.judged(moved_end(5))
     assert (verdict.outcome, verdict.step, verdict.stable) == (Judgement.DIFFERENT, 2, 5)
     assert [str(one) for one in verdict.differences] == [
@@ -142,7 +142,7 @@ def test_what_is_not_stable_yet_is_not_judged_wrong(judge: Judge) -> None:
 
 
 def test_equal_events_count_as_often_as_they_are_there(judge: Judge) -> None:
-    """V2: multisets, not sets."""
+    """V2 (6.1): multisets, not sets."""
     twice = [Delta([Change((1, 1), 2, 2, 9)] * 2), Delta([], INF)]
     assert judge.judged(run_of([Delta(twice[0].changes), Delta([], INF)], twice)).outcome is Judgement.EQUAL
     verdict = judge.judged(run_of([RIGHT, Delta([], INF)], twice))
@@ -157,7 +157,7 @@ def test_an_input_that_is_no_legal_stream_is_not_blamed_on_the_operator(judge: J
 
 
 def test_events_at_both_ends_of_time_are_judged(judge: Judge) -> None:
-    """V4: the infinities are the ends of 64 bits; no arithmetic goes over them."""
+    """V4 (6.2): the infinities are the ends of 64 bits; no arithmetic goes over them."""
     stream = LEFT.shift(3).union(LEFT.extend(4)).snapshot().agg(n=lt.count())
     elements: list[Element] = [
         insert(1, 1, NEG_INF, INF),
@@ -170,7 +170,7 @@ def test_events_at_both_ends_of_time_are_judged(judge: Judge) -> None:
 
 @pytest.mark.parametrize("value", [0, 2**63 - 1, -(2**63)])
 def test_values_are_not_those_of_the_database(judge: Judge, value: int) -> None:
-    """V3: NaN, the ends of ints, text order and missing values are the engine's; no type is translated."""
+    """V3 (6.2): NaN, the ends of ints, text order and missing values are the engine's; no type is translated."""
     schema = {"k": "float?", "s": "string?", "n": "int?"}
     stream = lt.source("left", schema)
     rows = [(float("nan"), "é", value), (0.0, "z", None), (None, None, 0), (float("inf"), "", 3)]
@@ -205,7 +205,7 @@ def test_what_a_plan_promises_is_held_against_its_stream(
 
 
 def test_a_stream_that_breaks_what_its_plan_promises_is_different(judge: Judge) -> None:
-    """P3: windows in the form final promise inserts alone; one that revises is found, though its table is right."""
+    """P3 (6.3): final windows promise inserts alone; one that revises is found, though its table is right."""
     node = LEFT.tumbling(5).agg(n=lt.count()).node
     taken = [Delta([Change((1, 1), 0, 0, 3)], None, 0), Delta([], INF)]
     found = [Delta([Change((1,), 0, 0, 4)]), Delta([Change((1,), 0, 4, 5)], INF)]
@@ -275,7 +275,7 @@ def doubled(node: Doubled, reads: Sequence[EventTable], made: Sequences) -> Even
 
 
 def test_a_users_operator_needs_its_query_alone(judge: Judge) -> None:
-    """T7, U7: the query of an operator is registered by its kind, and the operator is judged in any tree."""
+    """T7, U7 (1.2, 7): the query of an operator is registered by its kind, and the operator is judged in any tree."""
     query = Stream(Doubled((LEFT.where(lt.col.v > 0).node,), "", "extend", 3)).snapshot().agg(n=lt.count())
     batches: list[tuple[str, list[Element]]] = [("left", [insert(1, 1, 0, 3), insert(2, 1, 1, 2), END])]
     operators = operators_of(query, batches)

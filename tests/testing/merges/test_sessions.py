@@ -6,13 +6,15 @@ from collections.abc import Callable
 
 import pytest
 
+from lmerge.core.batch import Batch
 from lmerge.core.engines import selection
 from lmerge.core.engines.selection import native_problem
+from lmerge.core.merge import Merge, Outcome
 from lmerge.core.policy import Policy
 from lmerge.core.r3 import R3
 from lmerge.testing.merges.judged import broken_session
 from lmerge.testing.merges.policies import policy_session
-from lmerge.testing.merges.sessions import restored_session, twin_session
+from lmerge.testing.merges.sessions import joining_session, restored_session, twin_session
 
 needs_native = pytest.mark.skipif(native_problem() is not None, reason="both engines are needed")
 
@@ -39,6 +41,16 @@ def adopt_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(R3, "adopt", lambda self, event, copies: None)
 
 
+def merge_what_is_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let elements of an incarnation that was replaced be merged, on one of two engines."""
+    right = Merge.apply
+
+    def applied(self: Merge, name: str, batch: Batch, incarnation: int | None = None) -> Outcome:
+        return right(self, name, batch, incarnation if self.engine == selection.NATIVE else None)
+
+    monkeypatch.setattr(Merge, "apply", applied)
+
+
 @pytest.mark.parametrize(
     ("play", "seed_defect"),
     [
@@ -46,8 +58,9 @@ def adopt_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         (lambda seed: policy_session("r3", "quorum:2", seed), show_early),
         (restored_session, lose_a_node),
         (broken_session, adopt_nothing),
+        pytest.param(joining_session, merge_what_is_old, marks=needs_native),
     ],
-    ids=["twins", "policies", "restored", "broken"],
+    ids=["twins", "policies", "restored", "broken", "joining-twins"],
 )
 def test_a_session_finds_a_defect(
     monkeypatch: pytest.MonkeyPatch,

@@ -47,6 +47,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "xdist"])
 def test_each_tree_of_a_scenario_is_a_test(tmp_path: Path, workers: tuple[str, ...]) -> None:
+    """U5 (8): the infrastructure of tests is pytest."""
     (tmp_path / "test_late.py").write_text("\n".join(line[4:] for line in TEST.splitlines()))
     found = run(tmp_path, *workers)
     assert found.returncode == 0, found.stdout + found.stderr
@@ -54,6 +55,7 @@ def test_each_tree_of_a_scenario_is_a_test(tmp_path: Path, workers: tuple[str, .
 
 
 def test_files_of_scenarios_and_cases_are_tests(tmp_path: Path) -> None:
+    """U5 (8): files of scenarios are tests."""
     s = scenario("extended")
     s.stream("left", {"k": "int"}).extend(2)
     s.data(liveliness="tight", disorder="in-order", duration="short", overlap="low", contact="free", keys="few")

@@ -96,6 +96,7 @@ def streams_of(facets: Facets, seeds_of: Callable[[int, int], range]) -> list[Ge
 def test_a_level_about_lifetimes_holds_for_every_seed(
     level: tuple[str, str], seeds_of: Callable[[int, int], range]
 ) -> None:
+    """D2, D3, D6, D7, D8, D9 (5.1): durations, overlap, contact and duplicates."""
     facets, holds = TABLES[level]
     for seed, stream in enumerate(streams_of(facets, seeds_of)):
         measures = measured_table(stream.events)
@@ -106,6 +107,7 @@ def test_a_level_about_lifetimes_holds_for_every_seed(
 def test_a_level_about_arrival_holds_for_every_seed(
     level: tuple[str, str], seeds_of: Callable[[int, int], range]
 ) -> None:
+    """D4, D10, D11 (5.1, 5.2): liveliness, disorder and revisions."""
     facets, holds = STREAMS[level]
     missed = 0
     for stream in streams_of(facets, seeds_of):
@@ -115,6 +117,7 @@ def test_a_level_about_arrival_holds_for_every_seed(
 
 
 def test_every_level_has_a_meaning_and_a_measure() -> None:
+    """A5 (4): words of data are numbers of the generator."""
     every = [*FACET_LEVELS.items(), *FURTHER_LEVELS.items()]
     levels = {(name, level) for name, levels in every for level in levels}
     assert set(MEANINGS) == levels
@@ -127,6 +130,7 @@ ARRIVAL: Final = ("disorder", "liveliness", "revisions")
 
 @pytest.mark.parametrize("name", ARRIVAL)
 def test_a_facet_of_arrival_alone_changes_the_stream_and_not_the_table(name: str) -> None:
+    """T1 (1.1): delivery is a dimension of its own."""
     for seed in range(30):
         plain = generate(Facets(duplicates="events"), SCHEMA, seed)
         for level in (*FACET_LEVELS[name][1:], *FURTHER_LEVELS[name]):

@@ -91,6 +91,7 @@ def test_every_pair_of_levels_gives_legal_streams_of_the_table() -> None:
 
 
 def test_rows_of_every_type_are_rows_of_the_schema() -> None:
+    """D1 (5): payloads by schema."""
     forms = RowForms(parse_schema(EVERY_TYPE))
     for values in FACET_LEVELS["values"]:
         seen: list[set[object]] = [set() for _ in EVERY_TYPE]
@@ -116,6 +117,7 @@ KEYS: Final = {
 
 @pytest.mark.parametrize("keys", FACET_LEVELS["keys"])
 def test_keys_are_distributed_as_the_level_means(keys: str, seeds_of: Callable[[int, int], range]) -> None:
+    """D1 (5): distributions of keys."""
     schema = parse_schema({"k": "int", "v": "int"})
     counts: Counter[object] = Counter()
     for seed in seeds_of(SEEDS, EVERY):
@@ -161,6 +163,7 @@ def facets_of_seed(seed: int) -> Facets:
 
 
 def test_equal_seeds_give_equal_bytes_and_others_do_not(request: pytest.FixtureRequest) -> None:
+    """D15 (3): twenty seeds have golden hashes."""
     found = {}
     for seed in range(20):
         facets = facets_of_seed(seed)
@@ -201,6 +204,8 @@ def test_a_pattern_gives_as_many_lifetimes_as_asked(name: str) -> None:
 
 
 def test_a_testers_own_pattern_is_known_by_its_name() -> None:
+    """D5 (5.1): testers control the shapes of intervals."""
+
     def stairs_down(random: Random, count: int) -> list[Span]:
         return [(at, 100 - at) for at in range(count)]
 
@@ -277,6 +282,7 @@ TURNS: Final = {
 
 @pytest.mark.parametrize("level", FACET_LEVELS["interleaving"])
 def test_interleavings_are_as_their_levels_mean(level: str, seeds_of: Callable[[int, int], range]) -> None:
+    """D13 (1): order of arrival across inputs."""
     inputs = {name: [Stable(at) for at in range(40)] for name in "ab"}
     missed = 0
     for seed in seeds_of(SEEDS, EVERY):
@@ -294,6 +300,7 @@ CUTS: Final[dict[str, Callable[[BatchMeasures, int], bool]]] = {
 
 @pytest.mark.parametrize("level", FACET_LEVELS["batching"])
 def test_batches_are_cut_as_their_levels_mean(level: str, seeds_of: Callable[[int, int], range]) -> None:
+    """D14 (3): cuts into batches."""
     for seed in seeds_of(SEEDS, EVERY):
         elements = generate(Facets(revisions="grow"), {"k": "int"}, seed).elements
         stables = sum(isinstance(element, Stable) for element in elements)

@@ -37,6 +37,7 @@ def judge() -> Iterator[Judge]:
 
 @pytest.mark.parametrize("name", ["server", "merge"])
 def test_trees_on_a_system_mean_what_they_do_on_the_engine(judge: Judge, name: str) -> None:
+    """X4, X7 (3): fifty trees through a real server, and through a merge."""
     checked = check_scenario(every_operator(), SYSTEMS.find(name), judge, seed=3, budget=TreeBudget(trees=50))
     assert not checked.bad, str(checked.bad[0])
     assert checked.count(Judgement.EQUAL) == 50

@@ -49,7 +49,7 @@ def program(folder: Path, code: str) -> ProcessSystem:
 
 
 def test_a_process_that_writes_lines_is_judged_as_a_whole(judge: Judge, tmp_path: Path) -> None:
-    """X3: any program that reads a session and writes a stream."""
+    """X3 (3): any program that reads a session and writes a stream."""
     passing = program(tmp_path, PASSING)
     assert check(tree_of(LEFT.shift(0)), passing, judge, INPUTS).outcome is Judgement.EQUAL
     verdict = check(tree_of(LEFT.shift(1)), passing, judge, INPUTS)
@@ -71,6 +71,7 @@ def test_a_process_that_writes_lines_is_judged_as_a_whole(judge: Judge, tmp_path
 def test_a_process_that_dies_or_writes_garbage_has_a_verdict_of_its_own(
     judge: Judge, tmp_path: Path, code: str, problem: str
 ) -> None:
+    """X1 (3): what a system fails with is kept."""
     verdict = check(tree_of(LEFT.shift(0)), program(tmp_path, code), judge, INPUTS)
     assert verdict.outcome is Judgement.DIFFERENT
     assert problem in verdict.failure
@@ -78,6 +79,7 @@ def test_a_process_that_dies_or_writes_garbage_has_a_verdict_of_its_own(
 
 
 def test_a_process_that_hangs_is_ended(judge: Judge, tmp_path: Path) -> None:
+    """X1 (3): a system has a time-out."""
     hanging = program(tmp_path, "import threading; threading.Event().wait()")
     verdict = check(tree_of(LEFT.shift(0)), hanging, judge, INPUTS, timeout_s=0.5)
     assert "program has not ended in 0.5 s" in verdict.failure
@@ -113,7 +115,7 @@ class Counting:
 
 
 def test_a_callable_and_an_object_with_a_state_are_systems(judge: Judge) -> None:
-    """X6: five lines; each tree gets a new one."""
+    """X6 (3): five lines; each tree gets a new one."""
     system = FunctionSystem(lambda: Counting().apply, "counting")
     for _ in range(2):
         assert check(tree_of(LEFT.shift(0)), system, judge, INPUTS).outcome is Judgement.EQUAL

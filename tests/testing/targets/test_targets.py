@@ -22,6 +22,7 @@ from lmerge.testing.transforming.transformer import transform
 
 
 def test_both_targets_mean_the_plan_of_every_tree(seeds_of: Callable[[int, int], range]) -> None:
+    """T3, A6 (1.1, 3): one scenario in two languages is one plan."""
     json_target, python_target = TARGETS.find("json"), TARGETS.find("python")
     for tree in transform(every_operator(), seed=5, strength=1, most=len(seeds_of(3000, 25))):
         outputs = dict(tree.outputs)
@@ -49,6 +50,7 @@ class ReversedJson:
 
 
 def test_a_third_target_is_registered_and_passes() -> None:
+    """T4 (1.2): a language joins without a change of any scenario."""
     TARGETS.register("reversed", ReversedJson())
     try:
         (tree,) = transform(every_operator(), strength=1, most=1)

@@ -41,6 +41,7 @@ def whole() -> Transformer:
 
 
 def test_every_pair_of_levels_that_can_be_is_in_some_tree(whole: Transformer) -> None:
+    """A4 (4): the test space is sampled by covering arrays; the ledger has the proof."""
     trees = whole.covering_trees()
     for one in trees:
         whole.ledger.add(one.cell)
@@ -56,6 +57,7 @@ def test_every_pair_of_levels_that_can_be_is_in_some_tree(whole: Transformer) ->
 
 
 def test_trees_have_nothing_open_and_survive_json(whole: Transformer) -> None:
+    """A3 (3, 4): every concrete tree is closed, and compiles."""
     for one in list(whole.trees(40)):
         document = json.loads(json.dumps(one.to_json()))
         assert '"column": "?' not in json.dumps(document["plan"])
@@ -77,6 +79,7 @@ def test_equal_seeds_give_equal_trees_on_every_platform(request: pytest.FixtureR
 
 
 def test_trees_beyond_the_array_are_drawn(whole: Transformer) -> None:
+    """A8 (7): models make trees of their own."""
     count = len(covering_rows(whole.space, 2, 0))
     later = whole.tree(random_row(whole.space, Random(1)), count + 3)
     assert later.row == count + 3
@@ -84,6 +87,7 @@ def test_trees_beyond_the_array_are_drawn(whole: Transformer) -> None:
 
 
 def test_a_tree_satisfies_its_intent() -> None:
+    """A3 (3, 4): what the intent states is in the tree."""
     s = scenario("three hours late")
     flights = s.stream("flights", {"origin": "string", "delay": "int"})
     flights.where(lt.col.delay > 3).group_by("origin").tumbling(5).agg(n=lt.count(), form=ANY, output="align")
@@ -212,6 +216,7 @@ def test_every_type_of_expression_is_drawn_and_is_of_its_type(seeds_of: Callable
 
 
 def test_speculation_stands_above_the_import_in_the_tree() -> None:
+    """M2 (5.2): figure 4, as a tree."""
     s = scenario("SUM with speculative input")
     left = s.stream("left", {"k": "int", "v": "int"})
     left.tumbling(5).agg(total=lt.sum(lt.col.v), form="eager")
@@ -225,7 +230,7 @@ def test_speculation_stands_above_the_import_in_the_tree() -> None:
 
 
 def test_speculation_inserts_and_takes_back_events_that_overlap(seeds_of: Callable[[int, int], range]) -> None:
-    """M1: for each seed the stream above MakeSpeculative has inserts, and adjusts of events that are there."""
+    """M1, M4, D12 (5.2): the stream above MakeSpeculative has inserts, and adjusts of events that are there."""
     s = scenario("speculative")
     made = s.stream("left", {"k": "int", "v": "int"}).shift(0)
     s.output("result", made)

@@ -76,6 +76,7 @@ def test_the_first_fault_is_the_one_that_the_core_finds_with_the_same_message() 
 
 
 def test_every_fault_is_one_by_definition_and_none_is_left_out() -> None:
+    """V5 (6.3): the verifier is SQL over a table of elements."""
     promises = ("insert-only", "ordered", "key")
     streams = random_streams(3, 200, faults=3)
     codes = set()
@@ -151,7 +152,7 @@ def test_what_a_merge_ends_an_input_for_is_a_fault_here_with_the_same_message(pr
 def test_each_rule_holds_to_the_unit(
     stream: list[Element], promises: tuple[str, ...], expected: list[tuple[int, str]]
 ) -> None:
-    """At the stable point itself everything is allowed; one unit before it is not."""
+    """P1 (6.3): at the stable point itself everything is allowed; one unit before it is not."""
     assert found(judged(stream, *promises).faults) == expected
     assert [(broken.place, broken.code) for broken in broken_rules(stream, promises)] == expected
 

@@ -58,6 +58,7 @@ def edges(*events: tuple[Any, int, int]) -> list[Element]:
     ],
 )
 def test_points_last_one_unit_in_the_end(stream: list[Element], places: list[int]) -> None:
+    """P2 (6.3): the shape is the one that was specified."""
     verdict = shaped(stream, "point")
     assert found(verdict.faults) == [(place, "no-point") for place in places]
     assert verdict.is_legal is (not places)
@@ -99,6 +100,7 @@ def test_a_fault_of_a_point_gives_the_end_of_the_event() -> None:
     ],
 )
 def test_edges_follow_each_other_by_key(stream: list[Element], places: list[int]) -> None:
+    """P2 (6.3): edges meet end to start, by key."""
     assert found(shaped(stream, BY_K).faults) == [(place, "no-edge") for place in places]
 
 
