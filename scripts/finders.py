@@ -67,14 +67,19 @@ def _sessions(number: int) -> Iterator[Callable[[], object]]:
     from lmerge.testing.merges.declared import JUDGED_POLICIES, PROMISES
     from lmerge.testing.merges.judged import broken_session
     from lmerge.testing.merges.policies import policy_session
-    from lmerge.testing.merges.sessions import joining_session, restored_session, twin_session
+    from lmerge.testing.merges.sessions import (
+        downgraded_session,
+        early_session,
+        joining_session,
+        restored_session,
+        twin_session,
+    )
 
     policy = JUDGED_POLICIES[number % len(JUDGED_POLICIES)]
     for algorithm in ("r3", "r4"):
         yield partial(policy_session, algorithm, policy, number)
-    yield partial(broken_session, number)
-    yield partial(restored_session, number)
-    yield partial(joining_session, number)
+    for session in (broken_session, restored_session, joining_session, early_session, downgraded_session):
+        yield partial(session, number)
     for algorithm in PROMISES:
         yield partial(twin_session, number, algorithm)
 

@@ -9,7 +9,7 @@ from random import Random
 from typing import Final
 
 from lmerge.core.batch import Batch
-from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Insert, Stable
+from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Event, Insert, Stable
 from lmerge.core.engines import selection
 from lmerge.core.merge import Merge
 from lmerge.core.merge_config import MergeConfig
@@ -19,7 +19,7 @@ from lmerge.errors import LmergeError
 from lmerge.testing.merges.broken import MOSTLY_LAZY, DrawnInputs
 from lmerge.testing.merges.declared import ANY_POLICIES, CLOSINGS, COPIES_PROMISES, INDEX_POLICIES, PROMISES
 from lmerge.testing.merges.twins import EngineTwins, result_of
-from lmerge.testing.streams.merge_inputs import mistaken, present
+from lmerge.testing.streams.merge_inputs import mistaken, present, reference
 
 MANY: Final = Batch.of([Insert(b"one of many", at, INF) for at in range(-300, 0)])
 """So many live events that the entries of an input that has left go in several steps. They keep every promise."""
@@ -131,8 +131,7 @@ def restored_session(seed: object) -> int:
     by_due_times = ("final-only", "leading-input-only", "final-only+lag:3")
     policy = random.choice(random.choice((INDEX_POLICIES, MOSTLY_LAZY, by_due_times)))
     twins = RestoredTwin(random, policy)
-    session = _Joining(random, twins.call, twins.restore, lambda: twins.going.stable_point)
-    session.play()
+    _Joining(random, twins.call, twins.restore, lambda: twins.going).play()
     twins.restore()
     return twins.restores
 
@@ -152,26 +151,96 @@ def joining_session(seed: object) -> None:
         allow_downgrade=auto and random.random() < 0.8,
     )
     twins = EngineTwins(config)
-    _Joining(random, twins.call, twins.exchange, lambda: twins.merges[0].stable_point).play()
+    _Joining(random, twins.call, twins.exchange, lambda: twins.merges[0]).play()
+
+
+def early_session(seed: object) -> None:
+    """Play one session of lawful inputs of one table on both engines: some are admitted before they are right.
+
+    These have mistakes below their ``join_at``, which others refute. Raises AssertionError.
+    """
+    random = Random(f"{seed} early")
+    algorithm = random.choice(("r3", "r4"))
+    twins = EngineTwins(MergeConfig(algorithm, random.choice(INDEX_POLICIES), random.choice(CLOSINGS)))
+    events = reference(random, random.choice((3, 6, 12)), payloads=2, duplicates=algorithm == "r4")
+    latest = max(event.vs for event in events) + 10
+    streams: dict[str, list[Element]] = {}
+
+    def attach(name: str) -> None:
+        join_at = random.randint(1, latest) if random.random() < 0.6 else None
+        streams[name] = present(random, events if join_at is None else mistaken(random, events, join_at))
+        twins.call("attach", name, PROMISES[algorithm], join_at=join_at)
+        if join_at is not None and random.random() < 0.7:
+            twins.call("admit", name)
+
+    for name in "abcd"[: random.randint(2, 4)]:
+        attach(name)
+    while any(streams.values()):
+        chance, name = random.random(), random.choice([name for name in streams if streams[name]])
+        if chance < 0.03:
+            twins.call("detach", name)
+            del streams[name]
+        elif chance < 0.05:
+            attach(name)
+        elif chance < 0.08:
+            twins.exchange()
+        else:
+            count = random.randint(1, 2)
+            part, streams[name] = streams[name][:count], streams[name][count:]
+            twins.call("apply", name, Batch.of(part))
+
+
+def downgraded_session(seed: object) -> None:
+    """Play one session of inputs of one table that may break what they promise, on both engines.
+
+    Raises AssertionError.
+    """
+    random = Random(f"{seed} downgraded")
+    drawn = DrawnInputs(random)
+    if random.random() < 0.2:
+        first = drawn.events[0]
+        drawn.events[0] = Event(NEG_INF, first.payload, first.ve)
+    twins = EngineTwins(MergeConfig("auto", random.choice(ANY_POLICIES), random.choice(CLOSINGS), allow_downgrade=True))
+    streams: dict[str, list[Element]] = {}
+
+    def attach(name: str, join_at: int | None) -> None:
+        streams[name] = drawn.stream(may_miss=True) if join_at is None else drawn.late(join_at)
+        twins.call("attach", name, drawn.promises(), join_at=join_at)
+
+    for name in "abc":
+        attach(name, random.choice((None, None, random.randint(0, 12))))
+    while any(streams.values()):
+        chance, name = random.random(), random.choice([name for name in streams if streams[name]])
+        if chance < 0.03:
+            twins.call("detach", name)
+            del streams[name]
+        elif chance < 0.06:
+            attach(name, random.randint(0, 12))
+        elif chance < 0.09:
+            twins.exchange()
+        else:
+            count = random.randint(1, 3)
+            part, streams[name] = streams[name][:count], streams[name][count:]
+            twins.call("apply", name, Batch.of(part))
 
 
 class _Joining:
     """Inputs of some tables that join, are admitted early, leave, contradict each other and break what they promise.
 
-    ``call``: a method of both twins by its name; ``restore``: lets them go on from snapshots.
+    ``call``: a method of both twins by its name; ``restore``: lets them go on from snapshots; ``merge``: one of them.
     """
 
     def __init__(
-        self, random: Random, call: Callable[..., None], restore: Callable[[], None], stable_point: Callable[[], int]
+        self, random: Random, call: Callable[..., None], restore: Callable[[], None], merge: Callable[[], Merge]
     ) -> None:
-        self.random, self.call, self.restore, self.stable_point = random, call, restore, stable_point
+        self.random, self.call, self.restore, self.merge = random, call, restore, merge
         self.tables = [DrawnInputs(random, size=12) for _ in range(random.choice((1, 2, 3)))]
         self.streams: dict[str, list[Element]] = {}
         self.incarnations: Counter[str] = Counter()
 
     def attach(self, name: str) -> None:
         random, table = self.random, self.random.choice(self.tables)
-        stable = self.stable_point()
+        stable = self.merge().stable_point
         at = 0 if stable in (NEG_INF, INF) else stable
         join_at = random.choice((None, None, at, at + random.randint(1, 12)))
         if join_at is None or random.random() < 0.3:
@@ -183,6 +252,8 @@ class _Joining:
         self.incarnations[name] += 1
         role = "observe" if random.random() < 0.05 else "active"
         self.call("attach", name, table.promises(), join_at=join_at, role=role, incarnation=self.incarnations[name])
+        if join_at is not None and random.random() < 0.4:
+            self.call("admit", name)
 
     def publish(self, name: str) -> None:
         """Merge the next elements of an input. Now and then they are those of an incarnation that was replaced."""
@@ -190,7 +261,12 @@ class _Joining:
         part, self.streams[name] = self.streams[name][:count], self.streams[name][count:]
         last = self.incarnations[name]
         incarnation = random.choice((None, last, last, random.randint(1, last)))
+        merge = self.merge()
+        refused, is_old = merge.refused, False
+        if incarnation is not None and merge.is_attached(name):
+            is_old = merge.status(name).incarnation != incarnation
         self.call("apply", name, Batch.of(part), incarnation=incarnation)
+        assert not is_old or self.merge().refused == refused + len(part), "elements of an old incarnation are merged"
 
     def play(self) -> None:
         random = self.random

@@ -14,7 +14,13 @@ from lmerge.core.policy import Policy
 from lmerge.core.r3 import R3
 from lmerge.testing.merges.judged import broken_session
 from lmerge.testing.merges.policies import policy_session
-from lmerge.testing.merges.sessions import joining_session, restored_session, twin_session
+from lmerge.testing.merges.sessions import (
+    downgraded_session,
+    early_session,
+    joining_session,
+    restored_session,
+    twin_session,
+)
 
 needs_native = pytest.mark.skipif(native_problem() is not None, reason="both engines are needed")
 
@@ -59,8 +65,10 @@ def merge_what_is_old(monkeypatch: pytest.MonkeyPatch) -> None:
         (restored_session, lose_a_node),
         (broken_session, adopt_nothing),
         pytest.param(joining_session, merge_what_is_old, marks=needs_native),
+        pytest.param(early_session, hold_back_one_more, marks=needs_native),
+        pytest.param(downgraded_session, adopt_nothing, marks=needs_native),
     ],
-    ids=["twins", "policies", "restored", "broken", "joining-twins"],
+    ids=["twins", "policies", "restored", "broken", "joining-twins", "early-twins", "downgraded-twins"],
 )
 def test_a_session_finds_a_defect(
     monkeypatch: pytest.MonkeyPatch,
