@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import platform
+import re
 import shutil
 import statistics
 import subprocess
@@ -117,6 +118,22 @@ def summary(found: Sequence[Found], unit: str) -> Iterator[str]:
         )
 
 
+LINE: Final = re.compile(
+    r" *\d+ (?:(?P<took>\d+) \w+|not found) +(?P<name>.*?)"
+    r"(?: \[(?P<elements>\d+) elements, (?P<operators>\d+) operators, (?P<seconds>[\d.]+) s\])?"
+)
+
+
+def table(logs: Sequence[str]) -> Iterator[str]:
+    """Yield the Markdown table of what runs have printed: each defect once, the last run of it counts."""
+    found = {line["name"]: line for text in logs for row in text.splitlines() if (line := LINE.fullmatch(row))}
+    yield "| defect | trees until found | smallest case: elements | operators | seconds |"
+    yield "|---|---|---|---|---|"
+    for name, line in found.items():
+        case = " | ".join(line[part] or "" for part in ("elements", "operators", "seconds"))
+        yield f"| {name} | {line['took'] or 'not found'} | {case} |"
+
+
 def main() -> None:
     """Print for each defect how many trees it took, then the shares."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -128,7 +145,11 @@ def main() -> None:
     parser.add_argument("--shrink", action="store_true", help="make each case smaller, as lmerge test does")
     parser.add_argument("--without-boundaries", action="store_true", help="leave out tight stables and touching ends")
     parser.add_argument("--merge", action="store_true", help="defects of the merge's core, by drawn merges")
+    parser.add_argument("--table", nargs="+", type=Path, metavar="LOG", help="print the table of what runs printed")
     options = parser.parse_args()
+    if options.table:
+        print("\n".join(table([log.read_text() for log in options.table])))
+        return
     kind, unit, lists, places = "trees", "trees", LISTS, ENGINE_FILES
     given: dict[str, Any] = {"seeds": list(range(options.seeds))}
     if options.merge:

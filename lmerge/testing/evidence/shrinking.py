@@ -23,6 +23,7 @@ from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.plan.sources import SourceNode
 from lmerge.temporal.running import ElementWriter
 from lmerge.testing.checking.full_checks import check_fully
+from lmerge.testing.checking.relations import check_tree
 from lmerge.testing.checking.tree_verdict import TreeVerdict
 from lmerge.testing.judging.operator_run import OperatorRun
 from lmerge.testing.judging.verdict import Judge
@@ -33,6 +34,8 @@ from lmerge.testing.transforming.concrete import ConcreteTree, SourceData, repla
 
 SECONDS: Final = 20.0
 EXAMPLES_MAX: Final = 5000
+DRAWS: Final = 4
+"""How many other draws of a relation are tried on a case that is smaller."""
 _KEY: Final = b"case"
 DROPPED, PLAIN, WHOLE = 0, 1, 2
 """What is kept of the history of an event: nothing, an insert with its final end, or all of its changes."""
@@ -90,9 +93,22 @@ class Shrinker:
             return None
         was = like.verdict
         relations = (was.relation,) if was.relation else ()
+        if was.relation:
+            bad = self._unrelated(tree, inputs, was.relation)
+            if bad is None:
+                return None
+            tree = bad
         verdict = check_fully(tree, self._system, self._judge, inputs, relations=relations)
         is_alike = verdict.outcome is was.outcome and verdict.relation == was.relation
         return SmallCase(tree, inputs, verdict) if is_alike and bool(verdict.failure) == bool(was.failure) else None
+
+    def _unrelated(self, tree: ConcreteTree, inputs: TreeInputs, relation: str) -> ConcreteTree | None:
+        """Return the tree with a number for which the relation does not hold: what it draws follows from that."""
+        for row in (tree.row, *range(DRAWS)):
+            numbered = replace(tree, row=row)
+            if monotonic() < self._deadline and any(one.is_bad for one in check_tree(numbered, inputs, [relation])):
+                return numbered
+        return None
 
     # Fewer operators.
 
