@@ -16,11 +16,12 @@ from lmerge.core.merge_config import MergeConfig
 from lmerge.core.snapshot import restored, snapshot_of
 from lmerge.core.tdb import Tdb
 from lmerge.errors import LmergeError
-from lmerge.testing.merges.broken import MOSTLY_LAZY, DrawnInputs
+from lmerge.testing.merges.broken import MOSTLY_LAZY, DrawnInputs, with_stables
 from lmerge.testing.merges.declared import ANY_POLICIES, CLOSINGS, COPIES_PROMISES, INDEX_POLICIES, PROMISES
 from lmerge.testing.merges.twins import EngineTwins, result_of
 from lmerge.testing.streams.merge_inputs import mistaken, present, reference
 
+LONG: Final = 20
 MANY: Final = Batch.of([Insert(b"one of many", at, INF) for at in range(-300, 0)])
 """So many live events that the entries of an input that has left go in several steps. They keep every promise."""
 
@@ -162,14 +163,21 @@ def early_session(seed: object) -> None:
     random = Random(f"{seed} early")
     algorithm = random.choice(("r3", "r4"))
     twins = EngineTwins(MergeConfig(algorithm, random.choice(INDEX_POLICIES), random.choice(CLOSINGS)))
-    events = reference(random, random.choice((3, 6, 12)), payloads=2, duplicates=algorithm == "r4")
-    latest = max(event.vs for event in events) + 10
+    drawn = reference(random, random.choice((3, 6, 12)), payloads=2, duplicates=algorithm == "r4")
+    # Long lifetimes and many stables: the inputs lead in turns while an event is half frozen.
+    events = [Event(vs, payload, min(INF, ve + random.randint(0, LONG))) for vs, payload, ve in drawn]
+    latest = max(event.vs for event in events) + LONG
+    has_many = random.random() < 0.15
     streams: dict[str, list[Element]] = {}
 
     def attach(name: str) -> None:
         join_at = random.randint(1, latest) if random.random() < 0.6 else None
-        streams[name] = present(random, events if join_at is None else mistaken(random, events, join_at))
+        elements = present(random, events if join_at is None else mistaken(random, events, join_at))
+        changes = [element for element in elements if not isinstance(element, Stable)]
+        streams[name] = with_stables(random, changes, 0.7)
         twins.call("attach", name, PROMISES[algorithm], join_at=join_at)
+        if has_many:
+            twins.call("apply", name, MANY)
         if join_at is not None and random.random() < 0.7:
             twins.call("admit", name)
 
@@ -177,10 +185,10 @@ def early_session(seed: object) -> None:
         attach(name)
     while any(streams.values()):
         chance, name = random.random(), random.choice([name for name in streams if streams[name]])
-        if chance < 0.03:
+        if chance < 0.04:
             twins.call("detach", name)
             del streams[name]
-        elif chance < 0.05:
+        elif chance < 0.06:
             attach(name)
         elif chance < 0.08:
             twins.exchange()
