@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -79,7 +80,7 @@ def check_queries(
                 checked.append(_scenario(one, chosen, judge, limits, seed, strength))
         run = RunDocument(checked, cases, seed)
         bad = [one for one in run.verdicts if one.is_bad]
-        _show_bad(bad, chosen, judge, folder)
+        run = replace(run, smaller=_show_bad(bad, chosen, judge, folder))
         if folder is not None:
             try:
                 write_documents(folder, run)
@@ -148,18 +149,22 @@ def _repeated(name: str, case: object, judge: Judge) -> TreeVerdict:
     return verdict
 
 
-def _show_bad(bad: Sequence[TreeVerdict], system: System, judge: Judge, folder: Path | None) -> None:
-    """Print each difference, of the first ones a smaller case, which is saved if there is a folder."""
+def _show_bad(bad: Sequence[TreeVerdict], system: System, judge: Judge, folder: Path | None) -> dict[str, TreeVerdict]:
+    """Print each difference, of the first ones a smaller case, which is saved if there is a folder.
+
+    Returns the verdicts of the smaller ones, by the names of their trees.
+    """
     from lmerge.testing.evidence.cases import SavedCase, save_case
     from lmerge.testing.evidence.report import report
     from lmerge.testing.evidence.shrinking import Shrinker
     from lmerge.testing.systems.inputs import inputs_of
 
+    smaller: dict[str, TreeVerdict] = {}
     for verdict in bad[:SAVED_MAX]:
         found = verdict
         if verdict.system == system.name and set(verdict.tree.data) and not _is_case(verdict):
             small = Shrinker(system, judge).shrunk(verdict, inputs_of(verdict.tree))
-            found = small.verdict
+            found = smaller[verdict.tree.name] = small.verdict
             if folder is not None:
                 blamed = found.blamed
                 what = found.failure or ("" if blamed is None else f"{blamed.name}: {blamed.reason}")
@@ -170,6 +175,7 @@ def _show_bad(bad: Sequence[TreeVerdict], system: System, judge: Judge, folder: 
         terminal.line()
     if len(bad) > SAVED_MAX:
         terminal.line(f"... and {len(bad) - SAVED_MAX} more")
+    return smaller
 
 
 def _is_case(verdict: TreeVerdict) -> bool:

@@ -52,6 +52,8 @@ def test_a_difference_is_exit_code_1_and_saved_as_a_case_that_repeats_it(
     found = RUN.invoke(app, ["test", str(extend_file(tmp_path)), "--trees", "2", "--report", str(report)])
     assert found.exit_code == 1, found.output
     assert "Operator 'lifetime' is blamed" in found.output
+    page = (report / "index.html").read_text()
+    assert page.count("extend 2\n└─ input1") == 2, "the page has the smaller cases"
     native, python = sorted(report.glob("*.scenario.json"))
     again = RUN.invoke(app, ["test", str(python)])
     assert again.exit_code == 1

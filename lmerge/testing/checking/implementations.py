@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from random import Random
 from typing import Any, Final
 
@@ -106,7 +107,7 @@ def _compare(related: RelatedRun, strain: Strain) -> None:
             items = [item for item in items if item == INF or not isinstance(item, int)]
         python, native = (taken(run, batch.name, items, name) for run in runs)
         if python != native:
-            raise SystemFailure(f"batch {number}: in Python {shown_text(python)}, natively {shown_text(native)}")
+            raise SystemFailure(f"batch {number}: {_difference(python, native)}")
         if isinstance(python, str):
             return
         if not strain.compares_kept:
@@ -158,9 +159,24 @@ def shown_text(did: Taken) -> str:
     """Return what a run did, for messages."""
     if isinstance(did, str):
         return f"it fails with {did!r}"
-    changes = [change for found, _ in did for change in found]
-    stables = [f"stable({show_time(stable)})" for _, stable in did if stable is not None]
-    return f"it emits {', '.join([*changes[:SHOWN_MAX], *stables]) or 'nothing'}"
+    emitted = list(_emitted(did))
+    return f"it emits {', '.join(emitted[:SHOWN_MAX]) or 'nothing'}"
+
+
+def _difference(python: Taken, native: Taken) -> str:
+    """Return what differs: the failure of one of them, or the first element that they do not both emit."""
+    if isinstance(python, str) or isinstance(native, str):
+        return f"in Python {shown_text(python)}, natively {shown_text(native)}"
+    pairs = enumerate(zip_longest(_emitted(python), _emitted(native), fillvalue="nothing more"), 1)
+    at, (ours, other) = next((pair for pair in pairs if pair[1][0] != pair[1][1]), (0, ("other steps", "these steps")))
+    return f"in Python it emits as element {at} {ours}, natively {other}"
+
+
+def _emitted(did: Sequence[tuple[Sequence[str], int | None]]) -> Iterator[str]:
+    for changes, stable in did:
+        yield from changes
+        if stable is not None:
+            yield f"stable({show_time(stable)})"
 
 
 # Strains.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import Any, Final
@@ -27,16 +27,24 @@ li{margin:.15rem 0} .scroll{overflow:auto}
 
 @dataclass(frozen=True)
 class RunDocument:
-    """All that a run checked. ``cases``: single cases from files, by name."""
+    """All that a run checked. ``cases``: single cases from files, by name.
+
+    ``smaller``: the verdict of the smallest case of trees that are different, by the tree's name.
+    """
 
     scenarios: Sequence[CheckedScenario]
     cases: Sequence[tuple[str, TreeVerdict]] = ()
     seed: int = 0
+    smaller: Mapping[str, TreeVerdict] = field(default_factory=dict)
 
     @property
     def verdicts(self) -> list[TreeVerdict]:
         """All verdicts."""
         return [*(one for checked in self.scenarios for one in checked.verdicts), *(one for _, one in self.cases)]
+
+    def report(self, verdict: TreeVerdict) -> str:
+        """Return the report of a tree's smallest case, or of the tree."""
+        return report(self.smaller.get(verdict.tree.name, verdict))
 
 
 def write_documents(folder: Path, run: RunDocument) -> None:
@@ -58,7 +66,7 @@ def junit(run: RunDocument) -> ElementTree.Element:
         for one in verdicts:
             case = ElementTree.SubElement(suite, "testcase", name=one.tree.name, classname=f"{name}.{one.system}")
             if one.is_bad:
-                _text(ElementTree.SubElement(case, "failure", message=str(one.outcome)), report(one))
+                _text(ElementTree.SubElement(case, "failure", message=str(one.outcome)), run.report(one))
             elif one.outcome is Judgement.NOT_JUDGED:
                 ElementTree.SubElement(case, "skipped", message=_reason(one))
     return root
@@ -89,34 +97,41 @@ def as_json(run: RunDocument) -> dict[str, Any]:
             "system": checked.system,
             "seconds": round(checked.seconds, 3),
             "ledger": checked.transformer.ledger.report(),
-            "verdicts": [_verdict(one) for one in checked.verdicts],
+            "verdicts": [_verdict(run, one) for one in checked.verdicts],
         }
         for checked in run.scenarios
     ]
-    cases = [{"file": name, **_verdict(one)} for name, one in run.cases]
+    cases = [{"file": name, **_verdict(run, one)} for name, one in run.cases]
     return {"seed": run.seed, "summary": summary(run.verdicts), "scenarios": scenarios, "cases": cases}
 
 
-def _verdict(verdict: TreeVerdict) -> dict[str, Any]:
+def _verdict(run: RunDocument, verdict: TreeVerdict) -> dict[str, Any]:
     found: dict[str, Any] = {"tree": verdict.tree.name, "outcome": str(verdict.outcome)}
     if verdict.outcome is not Judgement.EQUAL:
         found["reason"] = _reason(verdict)
     if verdict.is_bad:
         found["blamed"] = None if verdict.blamed is None else verdict.blamed.name
-        found["report"] = report(verdict)
+        found["report"] = run.report(verdict)
     return found
 
 
 def page(run: RunDocument) -> str:
     """Return the page: what was found, and for each scenario which pairs of words were covered."""
     parts = [f"<h1>lmerge test</h1><p>{escape(summary(run.verdicts))}; seed {run.seed}</p>"]
-    bad = [one for one in run.verdicts if one.is_bad]
-    for one in bad:
-        parts.append(f"<h2 class=bad>{escape(one.tree.name)}</h2><pre>{escape(report(one))}</pre>")
+    for one in run.verdicts:
+        if one.is_bad:
+            name, text = escape(one.tree.name), f"<pre>{escape(run.report(one))}</pre>"
+            is_small = one.tree.name in run.smaller or not one.tree.cell
+            parts.append(f"<h2 class=bad>{name}</h2>{text}" if is_small else _folded(name, _reason(one), text))
     for checked in run.scenarios:
         parts += _ledger(checked)
     title = "<title>lmerge test</title>"
     return f"<!doctype html><html lang=en><meta charset=utf-8>{title}<style>{_STYLE}</style>{''.join(parts)}</html>\n"
+
+
+def _folded(name: str, reason: str, text: str) -> str:
+    """Return a tree that was not made smaller: its reason, and the report where it is asked for."""
+    return f"<details><summary><b class=bad>{name}</b> {escape(reason)}</summary>{text}</details>"
 
 
 def _ledger(checked: CheckedScenario) -> Iterator[str]:
