@@ -35,8 +35,6 @@ from lmerge.testing.transforming.concrete import replaced
 
 RESTARTS: Final = 6
 """How often a run is stopped at most."""
-POINTS: Final = 2
-"""At how many points, beside the beginning, a run learns what is not needed."""
 FAR: Final = 300
 """How far a stable point goes behind all times: further than all windows, gaps and durations of a drawn tree."""
 
@@ -52,18 +50,18 @@ def _restored(related: RelatedRun) -> Iterator[tuple[Events, Events]]:
 def _forwarded(related: RelatedRun) -> Iterator[tuple[Events, Events]]:
     """Let the run know at some point that only events with Ve >= t are needed: all of these are there, and right.
 
-    It is stopped as well: what was left out by then is left out behind the restart.
+    At one of the points it is stopped as well: what was left out by then is left out behind the restart.
     """
     (name,) = related.tree.outputs
     ends = sorted({ve for _, _, ve in related.expected}) or [0]
     batches = _batches(related)
-    cuts = [0, *(related.random.randrange(len(batches) + 1) for _ in range(POINTS))]
-    for number, cut in enumerate(cuts):
+    points = [(0, False), *((related.random.randrange(len(batches) + 1), stops) for stops in (True, False))]
+    for cut, stops in points:
         t = related.random.choice(ends)
         run = _run(related)
         found = [step[name] for source, items in batches[:cut] for step in run.take(source, items)]
         run.fast_forward(name, t)
-        if number % 2:
+        if stops:
             found += _stopped(related, run, name, batches[cut:])
         else:
             found += [step[name] for source, items in batches[cut:] for step in run.take(source, items)]

@@ -168,8 +168,10 @@ def _difference(python: Taken, native: Taken) -> str:
     if isinstance(python, str) or isinstance(native, str):
         return f"in Python {shown_text(python)}, natively {shown_text(native)}"
     pairs = enumerate(zip_longest(_emitted(python), _emitted(native), fillvalue="nothing more"), 1)
-    at, (ours, other) = next((pair for pair in pairs if pair[1][0] != pair[1][1]), (0, ("other steps", "these steps")))
-    return f"in Python it emits as element {at} {ours}, natively {other}"
+    for at, (ours, other) in pairs:
+        if ours != other:
+            return f"in Python it emits as element {at} {ours}, natively {other}"
+    return "in Python it emits the same elements as natively, but in other steps"
 
 
 def _emitted(did: Sequence[tuple[Sequence[str], int | None]]) -> Iterator[str]:

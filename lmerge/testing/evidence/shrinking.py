@@ -94,7 +94,7 @@ class Shrinker:
         was = like.verdict
         relations = (was.relation,) if was.relation else ()
         if was.relation:
-            bad = self._unrelated(tree, inputs, was.relation)
+            bad = self._with_broken_relation(tree, inputs, was.relation)
             if bad is None:
                 return None
             tree = bad
@@ -102,7 +102,7 @@ class Shrinker:
         is_alike = verdict.outcome is was.outcome and verdict.relation == was.relation
         return SmallCase(tree, inputs, verdict) if is_alike and bool(verdict.failure) == bool(was.failure) else None
 
-    def _unrelated(self, tree: ConcreteTree, inputs: TreeInputs, relation: str) -> ConcreteTree | None:
+    def _with_broken_relation(self, tree: ConcreteTree, inputs: TreeInputs, relation: str) -> ConcreteTree | None:
         """Return the tree with a number for which the relation does not hold: what it draws follows from that."""
         for row in (tree.row, *range(DRAWS)):
             numbered = replace(tree, row=row)

@@ -183,19 +183,7 @@ def early_session(seed: object) -> None:
 
     for name in "abcd"[: random.randint(2, 4)]:
         attach(name)
-    while any(streams.values()):
-        chance, name = random.random(), random.choice([name for name in streams if streams[name]])
-        if chance < 0.04:
-            twins.call("detach", name)
-            del streams[name]
-        elif chance < 0.06:
-            attach(name)
-        elif chance < 0.08:
-            twins.exchange()
-        else:
-            count = random.randint(1, 2)
-            part, streams[name] = streams[name][:count], streams[name][count:]
-            twins.call("apply", name, Batch.of(part))
+    _play_to_the_end(random, twins, streams, attach, (0.04, 0.06, 0.08), 2)
 
 
 def downgraded_session(seed: object) -> None:
@@ -217,17 +205,37 @@ def downgraded_session(seed: object) -> None:
 
     for name in "abc":
         attach(name, random.choice((None, None, random.randint(0, 12))))
+
+    def attach_late(name: str) -> None:
+        attach(name, random.randint(0, 12))
+
+    _play_to_the_end(random, twins, streams, attach_late, (0.03, 0.06, 0.09), 3)
+
+
+def _play_to_the_end(
+    random: Random,
+    twins: EngineTwins,
+    streams: dict[str, list[Element]],
+    attach: Callable[[str], None],
+    chances: tuple[float, float, float],
+    most: int,
+) -> None:
+    """Let inputs publish up to ``most`` elements at a time until all streams have ended.
+
+    ``chances``, each with those before it: an input leaves, one is attached again, both engines exchange snapshots.
+    """
+    leaves, attaches, exchanges = chances
     while any(streams.values()):
         chance, name = random.random(), random.choice([name for name in streams if streams[name]])
-        if chance < 0.03:
+        if chance < leaves:
             twins.call("detach", name)
             del streams[name]
-        elif chance < 0.06:
-            attach(name, random.randint(0, 12))
-        elif chance < 0.09:
+        elif chance < attaches:
+            attach(name)
+        elif chance < exchanges:
             twins.exchange()
         else:
-            count = random.randint(1, 3)
+            count = random.randint(1, most)
             part, streams[name] = streams[name][:count], streams[name][count:]
             twins.call("apply", name, Batch.of(part))
 

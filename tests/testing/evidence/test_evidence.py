@@ -243,6 +243,7 @@ def test_documents_have_verdicts_and_ledger(judge: Judge, tmp_path: Path) -> Non
     assert any("is blamed" in str(failure.text) for failure in root.iterfind("./testsuite/testcase/failure"))
     page = (tmp_path / "index.html").read_text()
     assert "pairs of words are covered" in page
+    assert "is blamed" in page
     assert page.count("<details>") == bad + 1, "trees that were not made smaller are folded"
     small = replace(run, smaller={one.tree.name: checked.bad[0] for one in checked.bad})
     write_documents(tmp_path, small)
