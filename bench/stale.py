@@ -44,6 +44,7 @@ MEASURES: Final[dict[str, tuple[str, ...]]] = {
     "metrics_cost": _SERVICE,
     "peers": (*_CORE, "bench/peers"),
     "relay_tree": _SERVICE,
+    "scenarios": (*_TEMPORAL, "lmerge/testing"),
     "service_latency": _SERVICE,
     "service_throughput": _SERVICE,
     "snapshot": _SERVICE,
@@ -61,6 +62,7 @@ MEASURES: Final[dict[str, tuple[str, ...]]] = {
     "temporal_functions": (*_TEMPORAL, "bench/temporal_streams.py"),
     "temporal_operators": _TEMPORAL,
     "up": (*_SERVICE, "lmerge_controller", "lmerge_replicas", "examples/flights.yaml"),
+    "verify": ("lmerge/testing/validation", "lmerge/core/session.py"),
 }
 # A comparison of two commits is no figure of the present one.
 NO_FIGURES: Final = ("against",)
