@@ -119,19 +119,30 @@ def summary(found: Sequence[Found], unit: str) -> Iterator[str]:
 
 
 LINE: Final = re.compile(
-    r" *\d+ (?:(?P<took>\d+) \w+|not found) +(?P<name>.*?)"
+    r" *\d+ (?P<took>\d+ \w+|not found) +(?P<name>.*?)"
     r"(?: \[(?P<elements>\d+) elements, (?P<operators>\d+) operators, (?P<seconds>[\d.]+) s\])?"
 )
+_CASE: Final = ("elements", "operators", "seconds")
 
 
 def table(logs: Sequence[str]) -> Iterator[str]:
     """Yield the Markdown table of what runs have printed: each defect once, the last run of it counts."""
     found = {line["name"]: line for text in logs for row in text.splitlines() if (line := LINE.fullmatch(row))}
-    yield "| defect | trees until found | smallest case: elements | operators | seconds |"
-    yield "|---|---|---|---|---|"
+    shown_case = _CASE if any(line["elements"] for line in found.values()) else ()
+    header = ("defect", "found by", *(f"smallest case: {part}" for part in shown_case))
+    yield f"| {' | '.join(header)} |"
+    yield f"|{'---|' * len(header)}"
     for name, line in found.items():
-        case = " | ".join(line[part] or "" for part in ("elements", "operators", "seconds"))
-        yield f"| {name} | {line['took'] or 'not found'} | {case} |"
+        cells = (name, line["took"], *(line[part] or "" for part in shown_case))
+        yield f"| {' | '.join(cells)} |"
+
+
+def part_of(text: str) -> tuple[int, int]:
+    """Read ``N/M``: the N-th of M parts. Raises ArgumentTypeError."""
+    found = re.fullmatch(r"(\d+)/(\d+)", text)
+    if found is None or not 1 <= int(found[1]) <= int(found[2]):
+        raise argparse.ArgumentTypeError(f"{text!r} is no part such as 2/3: the second of three")
+    return int(found[1]), int(found[2])
 
 
 def main() -> None:
@@ -140,7 +151,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3, help="seeds of the covering array (%(default)s)")
     parser.add_argument("--only", metavar="TEXT", default="", help="defects whose name or file contains TEXT")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="every N-th defect (%(default)s)")
-    parser.add_argument("--part", default="1/1", metavar="N/M", help="the N-th of M parts of the list (%(default)s)")
+    parser.add_argument("--part", type=part_of, default="1/1", metavar="N/M", help="the N-th of M parts (%(default)s)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="parallel runs (%(default)s)")
     parser.add_argument("--shrink", action="store_true", help="make each case smaller, as lmerge test does")
     parser.add_argument("--without-boundaries", action="store_true", help="leave out tight stables and touching ends")
@@ -158,7 +169,7 @@ def main() -> None:
         left_out = BOUNDARIES if options.without_boundaries else {}
         given |= {"left_out": left_out, "shrinks": options.shrink}
     defects = [one for part in lists for one in part.DEFECTS if options.only in f"{one.name}\n{one.file}"]
-    part, parts = map(int, options.part.split("/"))
+    part, parts = options.part
     chosen = [one for one in defects if one.file.startswith(places)][:: options.every]
     chosen = chosen[len(chosen) * (part - 1) // parts : len(chosen) * part // parts]
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {options.jobs} at once")
