@@ -162,7 +162,7 @@ def _show_bad(bad: Sequence[TreeVerdict], system: System, judge: Judge, folder: 
     smaller: dict[str, TreeVerdict] = {}
     for verdict in bad[:SAVED_MAX]:
         found = verdict
-        if verdict.system == system.name and set(verdict.tree.data) and not _is_case(verdict):
+        if verdict.system == system.name and set(verdict.tree.data) and not verdict.tree.is_given:
             small = Shrinker(system, judge).shrunk(verdict, inputs_of(verdict.tree))
             found = smaller[verdict.tree.name] = small.verdict
             if folder is not None:
@@ -176,8 +176,3 @@ def _show_bad(bad: Sequence[TreeVerdict], system: System, judge: Judge, folder: 
     if len(bad) > SAVED_MAX:
         terminal.line(f"... and {len(bad) - SAVED_MAX} more")
     return smaller
-
-
-def _is_case(verdict: TreeVerdict) -> bool:
-    """Return whether a verdict is over a case from a file, which is small already."""
-    return not verdict.tree.cell

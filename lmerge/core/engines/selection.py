@@ -49,9 +49,14 @@ def native_problem() -> str | None:
     return None
 
 
+def available() -> tuple[str, ...]:
+    """Return the engines that can be used on this machine."""
+    return (PYTHON,) if native_problem() else (PYTHON, NATIVE)
+
+
 def best() -> str:
     """Return the engine that ``auto`` selects on this machine."""
-    return PYTHON if native_problem() else NATIVE
+    return available()[-1]
 
 
 def resolve(engine: str) -> str:

@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any, Final
 
 from lmerge.core.elements import INF
-from lmerge.core.engines.selection import NATIVE, PYTHON, native_problem
+from lmerge.core.engines.selection import available
 from lmerge.errors import LmergeError
 from lmerge.temporal.changes import Change
 from lmerge.temporal.expressions.surface import Expression
@@ -56,10 +56,9 @@ def other_key_order(related: RelatedRun) -> Iterator[tuple[Events, Events]]:
     (read,) = node.reads
     source = SourceNode((), "input", read.schema)
     plans = [replaced(node, {read: source}), *_sums(node, source)]
-    implementations = (PYTHON,) if native_problem() else (PYTHON, NATIVE)
     for _ in range(TABLES):
         by_key = _by_key(node, source, related.random.randrange(2**31))
-        for plan, implementation in product(plans, implementations):
+        for plan, implementation in product(plans, available()):
             _compare(plan, implementation, source.label, by_key)
     yield related.expected, related.expected
 

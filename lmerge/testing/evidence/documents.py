@@ -121,7 +121,7 @@ def page(run: RunDocument) -> str:
     for one in run.verdicts:
         if one.is_bad:
             name, text = escape(one.tree.name), f"<pre>{escape(run.report(one))}</pre>"
-            is_small = one.tree.name in run.smaller or not one.tree.cell
+            is_small = one.tree.name in run.smaller or one.tree.is_given
             parts.append(f"<h2 class=bad>{name}</h2>{text}" if is_small else _folded(name, _reason(one), text))
     for checked in run.scenarios:
         parts += _ledger(checked)

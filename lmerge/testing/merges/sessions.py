@@ -96,7 +96,7 @@ class RestoredTwin:
 
     def __init__(self, random: Random, policy: str) -> None:
         self.random = random
-        self.engines = [selection.PYTHON] if selection.native_problem() else [selection.PYTHON, selection.NATIVE]
+        self.engines = selection.available()
         closing, allowed = random.choice(CLOSINGS), random.random() < 0.8
         config = MergeConfig("auto", policy, closing, allow_downgrade=allowed)
         self.going = Merge(config)

@@ -58,6 +58,11 @@ class ConcreteTree:
         """The scenario, and which of its trees this is."""
         return f"{self.scenario} #{self.row}"
 
+    @property
+    def is_given(self) -> bool:
+        """Whether it was not made of an intent: a case of a file, which is small already."""
+        return not self.cell
+
     def __str__(self) -> str:
         lines = [self.name, trees(self.outputs)]
         for source, data in self.data.items():
