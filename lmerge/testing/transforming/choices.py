@@ -11,8 +11,10 @@ from lmerge.testing.transforming.modules import (
     COUNTED_ROWS,
     COVERED_TIME,
     EACH_ONCE,
+    HELD_ON,
     LAST_STARTED,
     STARTED_SO_FAR,
+    SUM_BY_LENGTH,
 )
 
 OPERATORS: Final[tuple[str, ...]] = (
@@ -43,7 +45,9 @@ ENDS_BY_LATER_EVENTS: Final = ("sessions", "count-starts", "count-ends")
 OWN_LIFETIMES: Final = ("unchanged", "clip", "time-bound")
 """Outputs with the lifetimes of a module."""
 
-MODULES: Final = (STARTED_SO_FAR, EACH_ONCE, COUNTED_ROWS, LAST_STARTED)
+STAMPING: Final = (STARTED_SO_FAR, HELD_ON)
+"""Modules that give their results lifetimes; only those of the first end in their windows."""
+MODULES: Final = (*STAMPING, EACH_ONCE, COUNTED_ROWS, LAST_STARTED)
 """Operators that make rows of windows: with lifetimes of their own, and without."""
 
 AGGREGATES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -65,6 +69,7 @@ AGGREGATES: Final[Mapping[str, tuple[str, ...]]] = {
     "stddev_samp": ("int", "float", "decimal"),
     "percentile_cont": ("int", "float", "decimal"),
     COVERED_TIME: ("int",),
+    SUM_BY_LENGTH: ("int",),
     CHECKSUM: ("int",),
 }
 """Aggregates, with the types of what they take."""
@@ -100,6 +105,8 @@ def unfit(one: str, value: str, other: str, other_value: str) -> str | None:
     if output == "time-bound" and window in ENDS_BY_LATER_EVENTS:
         return f"a later event moves the end of {window} windows, and with it results that are bound already"
     module = levels.get("module")
-    if module not in (None, STARTED_SO_FAR) and output in OWN_LIFETIMES:
+    if module == HELD_ON and output == "time-bound":
+        return f"results of {module} outlive their window, so they are not bound to it"
+    if module not in (None, *STAMPING) and output in OWN_LIFETIMES:
         return f"{module} gives its results no lifetimes"
     return None

@@ -10,7 +10,7 @@ from lmerge.errors import UsageError
 from lmerge.temporal.plan.grouped import module
 from lmerge.testing.intents.fluent import ALTERATIONS, IntentGroups, IntentStream, IntentWindows, OpenChoice
 from lmerge.testing.intents.placeholders import ANY
-from lmerge.testing.transforming.choices import MODULES, MOVING_ENDS, OPERATORS, OWN_LIFETIMES, WINDOWED
+from lmerge.testing.transforming.choices import MODULES, MOVING_ENDS, OPERATORS, OWN_LIFETIMES, STAMPING, WINDOWED
 from lmerge.testing.transforming.modules import COUNTED_ROWS, STARTED_SO_FAR
 
 Cell = Mapping[str, str]
@@ -113,8 +113,10 @@ def _windowed(random: Random, operator: str, stream: IntentStream, level: Cell) 
     kind = level.get("window")
     if operator == "apply":
         output = level.get("output", "align")
-        chosen = STARTED_SO_FAR if output in OWN_LIFETIMES else random.choice(MODULES)
-        if chosen != STARTED_SO_FAR and kind == "hopping" and random.random() < 0.5:
+        chosen = random.choice(STAMPING if output in OWN_LIFETIMES else MODULES)
+        if output == "time-bound":
+            chosen = STARTED_SO_FAR
+        if chosen not in STAMPING and kind == "hopping" and random.random() < 0.5:
             chosen = COUNTED_ROWS  # its windows share panes
         return over(stream.group_by(), kind, random).apply(module(chosen), clip=clip, form=form, output=output)
     if output in OWN_LIFETIMES:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Final
 
+from lmerge.core.elements import INF
 from lmerge.temporal.modules.kinds import (
     IncrementalAggregate,
     IncrementalOperator,
@@ -20,6 +21,8 @@ from lmerge.temporal.modules.properties import Properties, Stamped, TimedRow, Wi
 from lmerge.temporal.modules.registry import MODULES
 from lmerge.wire.schema import Schema, SchemaLike
 
+HELD: Final = 5
+"""How far behind its window a result of ``HeldOn`` ends."""
 LONGEST: Final = 1_000_000
 """What an event without an end lasts for, so that sums of durations stay exact."""
 PRIME: Final = 1_000_003
@@ -53,6 +56,19 @@ class StartedSoFar(TimedOperator[tuple[Any, ...]]):
         distinct = sorted(set(starts))
         for start, end in zip(distinct, [*distinct[1:], window.end], strict=True):
             yield Stamped((sum(one <= start for one in starts),), start, end)
+
+
+class HeldOn(TimedOperator[tuple[Any, ...]]):
+    """How many events have started so far, from each start in the window to ``HELD`` behind the window's end."""
+
+    results: ClassVar[SchemaLike] = {"seen": "int"}
+    properties = Properties(reads=("start", "window"))
+
+    def compute(self, rows: Sequence[TimedRow[tuple[Any, ...]]], window: Window) -> Iterator[Stamped]:
+        """Yield a number for each distinct start: its result outlives the window."""
+        starts = [max(one.start, window.start) for one in rows]
+        for start in sorted(set(starts)):
+            yield Stamped((sum(one <= start for one in starts),), start, min(INF, window.end + HELD))
 
 
 class CountedRows(IncrementalOperator[tuple[Any, ...], int], Mergeable[tuple[Any, ...], int]):
@@ -116,6 +132,30 @@ class CoveredTime(IncrementalTimedAggregate[Any, int, int]):
         return state
 
 
+class SumByLength(IncrementalTimedAggregate[Any, int, int]):
+    """The sum of whole numbers, and the length of the window, modulo a prime. Of the lifetimes it reads nothing."""
+
+    inputs: ClassVar[SchemaLike] = {"value": "int"}
+    result = "int"
+    properties = Properties(reads=("window",))
+
+    def begin(self) -> int:
+        """Return the sum of no rows."""
+        return 0
+
+    def add(self, state: int, rows: Sequence[TimedRow[Any]]) -> int:
+        """Return the sum with further rows."""
+        return int(state + sum(one.row for one in rows)) % PRIME
+
+    def remove(self, state: int, rows: Sequence[TimedRow[Any]]) -> int:
+        """Return the sum without some rows."""
+        return int(state - sum(one.row for one in rows)) % PRIME
+
+    def compute(self, state: int, window: Window) -> int:
+        """Return the sum with the length."""
+        return (state + window.end - window.start) % PRIME
+
+
 class Checksum(IncrementalAggregate[Any, int, int], Mergeable[Any, int]):
     """The sum of whole numbers modulo a prime: it can be merged, and stays in 64 bits whatever the numbers are."""
 
@@ -145,7 +185,9 @@ class Checksum(IncrementalAggregate[Any, int, int], Mergeable[Any, int]):
 
 EACH_ONCE: Final = MODULES.named(EachOnce)
 STARTED_SO_FAR: Final = MODULES.named(StartedSoFar)
+HELD_ON: Final = MODULES.named(HeldOn)
 COUNTED_ROWS: Final = MODULES.named(CountedRows)
 LAST_STARTED: Final = MODULES.named(LastStarted)
 COVERED_TIME: Final = MODULES.named(CoveredTime)
+SUM_BY_LENGTH: Final = MODULES.named(SumByLength)
 CHECKSUM: Final = MODULES.named(Checksum)

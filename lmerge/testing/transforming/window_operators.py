@@ -18,10 +18,12 @@ from lmerge.testing.intents.trees import IntentNode, in_order
 from lmerge.testing.transforming.choices import AGGREGATES, MODULES, OVERFLOWING, WINDOWS
 from lmerge.testing.transforming.expanding import expanded, over
 from lmerge.testing.transforming.filling import Fill, Filling, NoFit, free_name, has_type
-from lmerge.testing.transforming.modules import CHECKSUM, COVERED_TIME
+from lmerge.testing.transforming.modules import CHECKSUM, COVERED_TIME, SUM_BY_LENGTH
 from lmerge.wire.schema import Schema
 
-ON_EMPTY: Final[Mapping[str, int]] = {"count": 0, "distinct_count": 0, COVERED_TIME: -1, CHECKSUM: -1}
+_AGGREGATES: Final = (COVERED_TIME, SUM_BY_LENGTH, CHECKSUM)
+"""Modules that are aggregates, which are called in another way than the built-in ones."""
+ON_EMPTY: Final[Mapping[str, int]] = {"count": 0, "distinct_count": 0} | dict.fromkeys(_AGGREGATES, -1)
 """Results of windows without events, of calls that give whole numbers."""
 
 # Windows.
@@ -51,7 +53,7 @@ def _drawn_calls(
         levels.append("count")
     found: list[tuple[str, WindowCall]] = []
     while len(levels) < filling.random.randint(1, 2):
-        levels.append(filling.random.choice([*AGGREGATES, COVERED_TIME]))
+        levels.append(filling.random.choice([*AGGREGATES, COVERED_TIME, SUM_BY_LENGTH]))
     for level in levels:
         if filling.is_extreme and level in OVERFLOWING:
             level = "max"
@@ -153,7 +155,7 @@ def _any(filling: Filling, node: IntentNode, reads: Sequence[Stream]) -> Stream:
 
 
 def _called(level: str, value: Expression | None, on_empty: int | None) -> WindowCall:
-    if level in (COVERED_TIME, CHECKSUM):
+    if level in _AGGREGATES:
         return module(level, value, on_empty=on_empty)
     parameters = {"p": 0.25} if level.startswith("percentile") else {}
     return aggregate(level, *([] if value is None else [value]), on_empty=on_empty, **parameters)
