@@ -28,7 +28,9 @@ from lmerge.testing.decided import Events
 from lmerge.testing.streams.batches import InputBatch
 from lmerge.testing.systems.inputs import TreeInputs, forms_of, inputs_of, items_of, moved, times_of
 from lmerge.testing.systems.system import SystemFailure
+from lmerge.testing.transforming.choices import STAMPING
 from lmerge.testing.transforming.concrete import SourceData
+from lmerge.testing.transforming.modules import STARTED_BEFORE
 
 SHOWN_MAX: Final = 8
 LIMITS: Final[Mapping[str, int]] = {"pairs_max": 12, "windows_max": 2}
@@ -41,6 +43,12 @@ JOINED: Final = 0.6
 NEAR: Final = 4
 """How far from the ends of time a stream begins or ends that is moved there."""
 LIMITED: Final = ("join", "aggregate", "top", "apply")
+EARLY: Final[Mapping[str, Any]] = {
+    "call": {"name": STARTED_BEFORE, "parameters": {}, "version": 1},
+    "clip": "none",
+    "stamp": "unchanged",
+}
+"""What becomes of a module that gives its results lifetimes, so that they may begin before their window."""
 FAILING: Final = ("filter", "select")
 """What a row can fail in, and drop it."""
 
@@ -247,6 +255,15 @@ def _forwarded(related: RelatedRun) -> Strain:
     return Strain(related.tree.outputs, related.inputs, forward=(at, random.choice(ends)), stop=stop)
 
 
+def _early(related: RelatedRun) -> Strain | None:
+    """Let results of a module begin before their window, where events do."""
+    plan = plan_to_json(related.tree.outputs)
+    stamping = [node for node in _every(plan) if node["kind"] == "apply" and node["call"]["name"] in STAMPING]
+    for node in stamping:
+        node.update(EARLY)
+    return Strain(plan_from_json(plan), related.inputs) if stamping else None
+
+
 def _has(related: RelatedRun, kinds: Sequence[str]) -> bool:
     return any(node.kind in kinds for node in every_node(list(related.tree.outputs.values())))
 
@@ -254,16 +271,18 @@ def _has(related: RelatedRun, kinds: Sequence[str]) -> bool:
 def _edited(related: RelatedRun, kinds: Sequence[str], fields: Mapping[str, Any]) -> Strain:
     """Return the query with other fields of the nodes of some kinds, as far as they have them."""
     plan = plan_to_json(related.tree.outputs)
-    _edit(plan, kinds, fields)
+    for node in _every(plan):
+        if node["kind"] in kinds:
+            node.update({name: value for name, value in fields.items() if name in node or name == "on_error"})
     return Strain(plan_from_json(plan), related.inputs)
 
 
-def _edit(plan: Any, kinds: Sequence[str], fields: Mapping[str, Any]) -> None:
+def _every(plan: Any) -> Iterator[dict[str, Any]]:
+    """Yield the nodes of a plan as JSON values, those of groups' sub-plans too."""
     for node in plan["nodes"]:
-        if node["kind"] in kinds:
-            node.update({name: value for name, value in fields.items() if name in node or name == "on_error"})
+        yield node
         if isinstance(node.get("plan"), dict):
-            _edit(node["plan"], kinds, fields)
+            yield from _every(node["plan"])
 
 
 Straining = Callable[[RelatedRun], Strain | None]
@@ -278,4 +297,5 @@ STRAINS: Final[Mapping[str, Straining]] = {
     "dropping": _dropping,
     "distant": _distant,
     "forwarded": _forwarded,
+    "early": _early,
 }

@@ -58,6 +58,19 @@ class StartedSoFar(TimedOperator[tuple[Any, ...]]):
             yield Stamped((sum(one <= start for one in starts),), start, end)
 
 
+class StartedBefore(TimedOperator[tuple[Any, ...]]):
+    """As ``StartedSoFar``, but an event that starts before the window counts from there: no window may emit that."""
+
+    results: ClassVar[SchemaLike] = {"seen": "int"}
+    properties = Properties(reads=("start", "window"))
+
+    def compute(self, rows: Sequence[TimedRow[tuple[Any, ...]]], window: Window) -> Iterator[Stamped]:
+        """Yield a number for each distinct start, from there to the end of the window."""
+        starts = [one.start for one in rows]
+        for start in sorted(set(starts)):
+            yield Stamped((sum(one <= start for one in starts),), start, window.end)
+
+
 class HeldOn(TimedOperator[tuple[Any, ...]]):
     """How many events have started so far, from each start in the window to ``HELD`` behind the window's end."""
 
@@ -185,6 +198,7 @@ class Checksum(IncrementalAggregate[Any, int, int], Mergeable[Any, int]):
 
 EACH_ONCE: Final = MODULES.named(EachOnce)
 STARTED_SO_FAR: Final = MODULES.named(StartedSoFar)
+STARTED_BEFORE: Final = MODULES.named(StartedBefore)
 HELD_ON: Final = MODULES.named(HeldOn)
 COUNTED_ROWS: Final = MODULES.named(CountedRows)
 LAST_STARTED: Final = MODULES.named(LastStarted)
