@@ -66,8 +66,10 @@ def find_merge(seeds: Sequence[int], rounds: int = 100) -> dict[str, Any]:
 def _sessions(number: int) -> Iterator[Callable[[], object]]:
     from lmerge.testing.merges.declared import JUDGED_POLICIES, PROMISES
     from lmerge.testing.merges.judged import broken_session
+    from lmerge.testing.merges.lawful import cut_session, lawful_session
     from lmerge.testing.merges.policies import policy_session
     from lmerge.testing.merges.sessions import (
+        crowded_session,
         downgraded_session,
         early_session,
         joining_session,
@@ -78,7 +80,16 @@ def _sessions(number: int) -> Iterator[Callable[[], object]]:
     policy = JUDGED_POLICIES[number % len(JUDGED_POLICIES)]
     for algorithm in ("r3", "r4"):
         yield partial(policy_session, algorithm, policy, number)
-    for session in (broken_session, restored_session, joining_session, early_session, downgraded_session):
+    for session in (
+        broken_session,
+        restored_session,
+        joining_session,
+        early_session,
+        downgraded_session,
+        lawful_session,
+        cut_session,
+        crowded_session,
+    ):
         yield partial(session, number)
     for algorithm in PROMISES:
         yield partial(twin_session, number, algorithm)

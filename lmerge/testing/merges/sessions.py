@@ -16,11 +16,13 @@ from lmerge.core.merge_config import MergeConfig
 from lmerge.core.snapshot import restored, snapshot_of
 from lmerge.core.tdb import Tdb
 from lmerge.errors import LmergeError
-from lmerge.testing.merges.broken import MOSTLY_LAZY, DrawnInputs, with_stables
+from lmerge.testing.merges.broken import MOSTLY_LAZY, BrokenPromises, DrawnInputs, stream_of, with_stables
 from lmerge.testing.merges.declared import ANY_POLICIES, CLOSINGS, COPIES_PROMISES, INDEX_POLICIES, PROMISES
-from lmerge.testing.merges.twins import EngineTwins, result_of
+from lmerge.testing.merges.twins import ComparedMerges, EngineTwins, result_of
 from lmerge.testing.streams.merge_inputs import mistaken, present, reference
 
+CROWDED: Final = 40
+"""How many ends the keys of a crowded table have: more than a merge scans for each element."""
 LONG: Final = 20
 MANY: Final = Batch.of([Insert(b"one of many", at, INF) for at in range(-300, 0)])
 """So many live events that the entries of an input that has left go in several steps. They keep every promise."""
@@ -39,7 +41,8 @@ def _lawless(random: Random, stream: Tdb, count: int) -> Iterator[Element]:
         elif kind < 0.5 and ends:
             element = Adjust(payload, vs, random.choice(ends), ve)
         elif kind < 0.52:
-            element = Adjust(payload, vs, vs + 3, ve)
+            yield Adjust(payload, vs, vs + random.randint(1, 6), ve)  # of an event that mostly does not exist
+            continue
         if random.random() < 0.97:
             try:
                 stream.apply(element)
@@ -183,7 +186,7 @@ def early_session(seed: object) -> None:
 
     for name in "abcd"[: random.randint(2, 4)]:
         attach(name)
-    _play_to_the_end(random, twins, streams, attach, (0.04, 0.06, 0.08), 2)
+    play_to_the_end(random, twins, streams, attach, (0.04, 0.06, 0.08), 2)
 
 
 def downgraded_session(seed: object) -> None:
@@ -209,12 +212,30 @@ def downgraded_session(seed: object) -> None:
     def attach_late(name: str) -> None:
         attach(name, random.randint(0, 12))
 
-    _play_to_the_end(random, twins, streams, attach_late, (0.03, 0.06, 0.09), 3)
+    play_to_the_end(random, twins, streams, attach_late, (0.03, 0.06, 0.09), 3)
 
 
-def _play_to_the_end(
+def crowded_session(seed: object) -> None:
+    """Play one session of inputs of one table in which a key has many ends, on both engines. Raises AssertionError."""
+    random = Random(f"{seed} crowded")
+    twins = EngineTwins(MergeConfig("r4", random.choice(INDEX_POLICIES), random.choice(CLOSINGS)))
+    starts = range(random.randint(1, 2))
+    table = sorted(Event(random.choice(starts), b"A", random.randint(2, 60)) for _ in range(CROWDED))
+    streams: dict[str, list[Element]] = {}
+
+    def attach(name: str) -> None:
+        broken = BrokenPromises(0, random.choice((0.2, 0.5, 0.9)), random.random(), 0.1, shuffles=True)
+        streams[name] = stream_of(random, table, broken)
+        twins.call("attach", name)
+
+    for name in "abc"[: random.randint(2, 3)]:
+        attach(name)
+    play_to_the_end(random, twins, streams, attach, (0.01, 0.02, 0.04), 4)
+
+
+def play_to_the_end(
     random: Random,
-    twins: EngineTwins,
+    twins: ComparedMerges,
     streams: dict[str, list[Element]],
     attach: Callable[[str], None],
     chances: tuple[float, float, float],

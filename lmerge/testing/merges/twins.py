@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from lmerge.core.engines import selection
 from lmerge.core.merge import Merge, Outcome
@@ -14,6 +14,16 @@ from lmerge.core.snapshot import restored, snapshot_of
 from lmerge.errors import LmergeError
 
 _STATES: Final = ("algorithm", "algorithm_reason", "stable_point", "live_count", "visits")
+
+
+class ComparedMerges(Protocol):
+    """Merges that get the same calls, and are compared."""
+
+    def call(self, method: str, name: str, /, *arguments: Any, **options: Any) -> None:
+        """Call a method of each for an input."""
+
+    def exchange(self) -> None:
+        """Let each continue with the snapshot of the other, if they are to."""
 
 
 class EngineTwins:
@@ -55,7 +65,9 @@ def assert_same_state(mine: Merge, python: Merge) -> None:
         assert found == expected, f"{name}: on {mine.engine} {found}, in Python {expected}"
     if mine.algorithm != R3_MINUS:  # kept for comparison; its memory does not matter
         assert mine.live_bytes == python.live_bytes
-    assert list(mine.live_events().elements()) == list(python.live_events().elements())
+    live = python.live_events()
+    assert list(mine.live_events().elements()) == list(live.elements())
+    assert mine.supporters(live) == python.supporters(live)
     assert snapshot_of(mine) == snapshot_of(python)
 
 
