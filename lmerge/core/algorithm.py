@@ -192,11 +192,9 @@ class Algorithm:
         self.advance(inp, out)
 
     def _admit_joining(self, out: BatchBuilder) -> None:
-        ends = {violation.input_name for violation in self.broken}  # these inputs are removed after this call
         for inp in list(self.inputs.values()):
-            if inp.joined or inp.join_at is None or inp.join_at > self.max_stable or inp.name in ends:
-                continue
-            self.admit(inp, out)
+            if not inp.joined and inp.join_at is not None and inp.join_at <= self.max_stable:
+                self.admit(inp, out)
 
     # Checks of every algorithm.
 

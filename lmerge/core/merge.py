@@ -241,8 +241,11 @@ class Merge:
             if change is None:
                 self._remove(inp)
                 detached.append(broken_promise(name, inp.incarnation, violation))
+            elif change:  # elements that waited are checked by the new case, and what they broke was broken earlier
+                switched += change
+                detached += self._end_broken()
+            if inp is not self._inputs.get(name):
                 end = start
-            switched += change or ()
         self._count(inp, Counts(*batch.counts(end)))
         self.late += inp.late - late
         inp.won += self._engine.changes
@@ -438,7 +441,7 @@ class Merge:
         if name not in props.closure(inp.promised):
             return None  # the promise was dropped before, so dropping it changes nothing
         was_keyed = inp.keyed
-        inp.promised = inp.demanded = _without(inp.promised, name)
+        inp.promised = inp.demanded = props.without(inp.promised, name)
         self._engine.relax(inp)
         choice = self._choose(self._promises())
         switched = self._switch_to(Choice(choice.case, f"{choice.reason} ({violation})"))
@@ -449,19 +452,25 @@ class Merge:
     # Output.
 
     def _outcome(self, detached: tuple[InputDetached, ...], switched: tuple[AlgorithmSwitched, ...]) -> Outcome:
-        while broken := self._engine.broken():
-            for violation in broken:
-                inp = self._inputs.get(violation.input_name)
-                if inp is not None:
-                    self._remove(inp)
-                    detached += (broken_promise(inp.name, inp.incarnation, violation),)
-                    self._engine.after_detach()
+        detached += self._end_broken()
         batch, joined = self._engine.take()
         if self._emitted_before:
             batch = self._emitted_before.without_repeats(batch)
         if batch.count:
             self.emitted = self.emitted.plus(Counts(*batch.counts(batch.count)))
         return Outcome(batch, detached, joined, switched)
+
+    def _end_broken(self) -> tuple[InputDetached, ...]:
+        """Remove inputs that were found to have broken a promise while elements of any input were merged."""
+        ended: list[InputDetached] = []
+        while broken := self._engine.broken():
+            for violation in broken:
+                inp = self._inputs.get(violation.input_name)
+                if inp is not None:
+                    self._remove(inp)
+                    ended.append(broken_promise(inp.name, inp.incarnation, violation))
+                    self._engine.after_detach()
+        return tuple(ended)
 
     def _count(self, inp: Input, counts: Counts) -> None:
         inp.inserts += counts.inserts
@@ -488,9 +497,3 @@ def _status(inp: Input) -> InputStatus:
         inp.held,
         inp.excused,
     )
-
-
-def _without(promised: props.Properties, name: str) -> props.Properties:
-    """Return what an input still promises after it broke ``name``. A broken order breaks the strict order too."""
-    gone = {name, props.STRICTLY_ORDERED} if name in (props.ORDERED, props.KEY, props.DETERMINISTIC_TIES) else {name}
-    return promised - gone

@@ -98,6 +98,12 @@ def meet(inputs: Iterable[Properties]) -> Properties:
     return common
 
 
+def without(promised: Properties, name: str) -> Properties:
+    """Return what an input still promises after it broke ``name``. A broken order breaks the strict order too."""
+    gone = {name, STRICTLY_ORDERED} if name in (ORDERED, KEY, DETERMINISTIC_TIES) else {name}
+    return promised - gone
+
+
 def choose(inputs: Mapping[str, Properties], *, needs_index: str = "", runs: Case | None = None) -> Choice:
     """Return the most specialised case that the promises of all ``inputs`` (by name) allow (IV.G).
 

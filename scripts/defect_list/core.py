@@ -13,11 +13,11 @@ FORGETTING = "tests/core/test_forgetting.py::"
 
 DEFECTS = (
     Defect(
-        "an input whose broken promise was found in this call joins before it is over",
-        "lmerge/core/algorithm.py",
-        " or inp.name in ends:",
-        ":",
-        "tests/core/test_downgrade.py::test_an_input_that_broke_its_promise_while_it_waited_does_not_join_in_the_same_call",
+        "an input that is found broken at its own switch goes on",
+        "lmerge/core/merge.py",
+        "                detached += self._end_broken()\n",
+        "",
+        "tests/core/test_downgrade.py::test_an_input_that_is_found_broken_at_its_own_switch_is_ended_there",
     ),
     Defect(
         "an input that left is counted as long as its entries are there",

@@ -306,3 +306,22 @@ def test_an_input_that_broke_its_promise_while_it_waited_does_not_join_in_the_sa
             assert not is_broken or all("late" not in outcome.joined for outcome in outcomes)
         assert found[0] == found[1]
     assert moved > 10
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_an_input_that_is_found_broken_at_its_own_switch_is_ended_there(cut: bool, engine: str) -> None:
+    """Its elements waited, and R2 checked no key of them. What comes behind the switch is dropped, so it switches
+    nothing: a batch means what its elements mean.
+    """
+    follow = Follow(Merge(MergeConfig(allow_downgrade=True, engine=engine)), compatible=False)
+    follow.attach("1", R2_PROMISES)
+    follow.attach("late", R2_PROMISES, join_at=5)
+    waits = [a("A", 8, 9), a("A", 8, 9), a("B", 13, 19)]
+    behind = [a("C", 10, 14), a("D", 14, 20), a("D", 14, 21)]
+    outcomes = []
+    for part in [[one] for one in waits + behind] if cut else [waits + behind]:
+        if follow.merge.is_attached("late"):
+            outcomes.append(follow.publish("late", *part))
+    assert [change.input for outcome in outcomes for change in outcome.detached] == ["late"]
+    assert [switched.after for outcome in outcomes for switched in outcome.switched] == ["r3"]
+    assert b"D" not in {event.payload for event in follow.events()}

@@ -59,6 +59,7 @@ class NativeEngine:
         self._core = self._fresh(algorithm)
         # Taken from the core by ``broken``, and not yet taken by the merge.
         self._pieces: list[Columns] = []
+        self._changed = 0  # in these pieces: the core counts only since it was last read
         self._joined: list[str] = []
 
     @property
@@ -92,7 +93,7 @@ class NativeEngine:
 
     @property
     def changes(self) -> int:
-        return self._core.changes
+        return self._changed + self._core.changes
 
     def attach(self, inp: Input) -> None:
         self._core.attach(inp.slot, inp.place, _demands(inp), inp.join_at, inp.observes, inp.joined)
@@ -133,6 +134,7 @@ class NativeEngine:
         return self._core.repeats_a_key()
 
     def broken(self) -> list[InputViolation]:
+        self._changed += self._core.changes
         columns, joined, broken = self._core.take()
         if columns.count:
             self._pieces.append(columns)
@@ -146,7 +148,7 @@ class NativeEngine:
         ]
 
     def take(self) -> tuple[AnyBatch, tuple[str, ...]]:
-        pieces, self._pieces = self._pieces, []
+        pieces, self._pieces, self._changed = self._pieces, [], 0
         joined, self._joined = tuple(self._joined), []
         if not pieces:
             return EMPTY, joined
