@@ -18,7 +18,7 @@ from lmerge.core.tdb import Tdb
 from lmerge.errors import LmergeError
 from lmerge.testing.merges.broken import DrawnInputs
 from lmerge.testing.merges.declared import ANY_POLICIES, CLOSINGS, DECLARED, R4_PROMISES, Promises
-from lmerge.testing.merges.sessions import play_to_the_end
+from lmerge.testing.merges.sessions import play_to_the_end, publish_while_it_waits
 from lmerge.testing.oracle import Follow
 from lmerge.testing.streams.merge_inputs import ordered, present, reference
 
@@ -134,6 +134,8 @@ def cut_session(seed: object) -> None:
         join_at = random.choice((None, None, random.randint(0, 12)))
         streams[name] = drawn.stream() if join_at is None else drawn.late(join_at)
         pair.call("attach", name, drawn.promises(), join_at=join_at)
+        if join_at is not None and random.random() < 0.5:
+            publish_while_it_waits(pair, name, streams)
 
     for name in "abc":
         attach(name)

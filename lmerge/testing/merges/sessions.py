@@ -199,12 +199,16 @@ def downgraded_session(seed: object) -> None:
     if random.random() < 0.2:
         first = drawn.events[0]
         drawn.events[0] = Event(NEG_INF, first.payload, first.ve)
-    twins = EngineTwins(MergeConfig("auto", random.choice(ANY_POLICIES), random.choice(CLOSINGS), allow_downgrade=True))
+    allowed = random.random() < 0.7
+    config = MergeConfig("auto", random.choice(ANY_POLICIES), random.choice(CLOSINGS), allow_downgrade=allowed)
+    twins = EngineTwins(config)
     streams: dict[str, list[Element]] = {}
 
     def attach(name: str, join_at: int | None) -> None:
         streams[name] = drawn.stream(may_miss=True) if join_at is None else drawn.late(join_at)
         twins.call("attach", name, drawn.promises(), join_at=join_at)
+        if join_at is not None and random.random() < 0.5:
+            publish_while_it_waits(twins, name, streams)
 
     for name in "abc":
         attach(name, random.choice((None, None, random.randint(0, 12))))
@@ -231,6 +235,11 @@ def crowded_session(seed: object) -> None:
     for name in "abc"[: random.randint(2, 3)]:
         attach(name)
     play_to_the_end(random, twins, streams, attach, (0.01, 0.02, 0.04), 4)
+
+
+def publish_while_it_waits(twins: ComparedMerges, name: str, streams: dict[str, list[Element]]) -> None:
+    """Let an input that joins later publish all that it has: these elements wait."""
+    twins.call("apply", name, Batch.of(streams.pop(name)))
 
 
 def play_to_the_end(
