@@ -128,6 +128,9 @@ def _scenario(
         if count[0] % PROGRESS_EVERY == 0:
             terminal.error(f"{stated.name}: {count[0]} trees")
 
+    if limits.is_covering:
+        words = "triple" if strength == 3 else "pair"
+        terminal.error(f"{stated.name}: choosing trees that together have every {words} of words")
     found = check_scenario(stated, system, judge, seed=seed, strength=strength, budget=limits, observe=observe)
     ledger = found.transformer.ledger.report()
     missing = f", {len(ledger['missing'])} are missing" if ledger["missing"] else ""

@@ -21,6 +21,11 @@ class TreeBudget:
     seconds: float | None = None
     trees: int | None = None
 
+    @property
+    def is_covering(self) -> bool:
+        """Whether the covering array is tested, and nothing else."""
+        return self.seconds is None and self.trees is None
+
 
 @dataclass
 class CheckedScenario:
@@ -77,7 +82,7 @@ def check_scenario(
 
 
 def _within(transformer: Transformer, budget: TreeBudget, began: float) -> Iterator:  # type: ignore[type-arg]
-    if budget.seconds is None and budget.trees is None:
+    if budget.is_covering:
         yield from transformer.covering_trees()
         return
     for tree in transformer.trees(budget.trees):

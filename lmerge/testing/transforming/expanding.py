@@ -20,6 +20,8 @@ FIRST_TIMES: Final = (None, None, None, 0, 3)
 """``since`` of a grid that is drawn."""
 DIVIDED: Final = 5
 """How many hops a window is long whose parts are computed once and merged."""
+PANED: Final = 0.2
+"""How often what is put above a sub-tree are windows that share panes."""
 
 _EXTRA = tuple(operator for operator in OPERATORS if operator not in (*WINDOWED, "group_apply", "cleanse"))
 _IN_GROUPS = ("where", *ALTERATIONS, "edges", "coalesce")
@@ -43,8 +45,18 @@ def expanded(random: Random, streams: Sequence[IntentStream], cell: Cell, operat
     if not has_own and level["place"] == "above":
         stream, made = _with_windows(random, stream, level), 2
     for _ in range(operators - made):
-        stream = _operator(random, random.choice(_EXTRA), stream, streams[1:], {})
+        if random.random() < PANED:
+            stream = _in_panes(random, stream)
+        else:
+            stream = _operator(random, random.choice(_EXTRA), stream, streams[1:], {})
     return stream
+
+
+def _in_panes(random: Random, stream: IntentStream) -> IntentStream:
+    """Return windows that share panes, over whatever a sub-tree emits: its events may start behind its watermark."""
+    hop = random.choice((1, 2, 5))
+    grouped = stream.group_by() if random.random() < 0.5 else stream.group_by(ANY)
+    return grouped.hopping(DIVIDED * hop, hop).apply(module(COUNTED_ROWS), form=ANY)
 
 
 def _fits(level: Cell) -> bool:
