@@ -129,8 +129,8 @@ def _scenario(
             terminal.error(f"{stated.name}: {count[0]} trees")
 
     if limits.is_covering:
-        words = "triple" if strength == 3 else "pair"
-        terminal.error(f"{stated.name}: choosing trees that together have every {words} of words")
+        group = "triple" if strength == 3 else "pair"
+        terminal.error(f"{stated.name}: choosing trees that together have every {group} of words")
     found = check_scenario(stated, system, judge, seed=seed, strength=strength, budget=limits, observe=observe)
     ledger = found.transformer.ledger.report()
     missing = f", {len(ledger['missing'])} are missing" if ledger["missing"] else ""
