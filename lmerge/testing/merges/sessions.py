@@ -17,7 +17,14 @@ from lmerge.core.snapshot import restored, snapshot_of
 from lmerge.core.tdb import Tdb
 from lmerge.errors import LmergeError
 from lmerge.testing.merges.broken import MOSTLY_LAZY, BrokenPromises, DrawnInputs, stream_of, with_stables
-from lmerge.testing.merges.declared import ANY_POLICIES, CLOSINGS, COPIES_PROMISES, INDEX_POLICIES, PROMISES
+from lmerge.testing.merges.declared import (
+    ANY_POLICIES,
+    CLOSINGS,
+    COPIES_PROMISES,
+    INDEX_POLICIES,
+    PROMISES,
+    R2_PROMISES,
+)
 from lmerge.testing.merges.twins import ComparedMerges, EngineTwins, result_of
 from lmerge.testing.streams.merge_inputs import mistaken, present, reference
 
@@ -200,6 +207,8 @@ def downgraded_session(seed: object) -> None:
         first = drawn.events[0]
         drawn.events[0] = Event(NEG_INF, first.payload, first.ve)
     allowed = random.random() < 0.7
+    if not allowed:
+        drawn.declared = R2_PROMISES  # of which one that does not hold is found when an input joins
     config = MergeConfig("auto", random.choice(ANY_POLICIES), random.choice(CLOSINGS), allow_downgrade=allowed)
     twins = EngineTwins(config)
     streams: dict[str, list[Element]] = {}
@@ -210,8 +219,10 @@ def downgraded_session(seed: object) -> None:
         if join_at is not None and random.random() < 0.5:
             publish_while_it_waits(twins, name, streams)
 
-    for name in "abc":
-        attach(name, random.choice((None, None, random.randint(0, 12))))
+    # Several inputs that join at once can all be found broken then.
+    together = random.randint(0, 12)
+    for name in "abcd"[: random.randint(3, 4)]:
+        attach(name, random.choice((None, together, random.randint(0, 12))))
 
     def attach_late(name: str) -> None:
         attach(name, random.randint(0, 12))
