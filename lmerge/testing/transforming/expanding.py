@@ -20,7 +20,7 @@ FIRST_TIMES: Final = (None, None, None, 0, 3)
 """``since`` of a grid that is drawn."""
 DIVIDED: Final = 5
 """How many hops a window is long whose parts are computed once and merged."""
-PANED: Final = 0.2
+PANED: Final = 0.4
 """How often what is put above a sub-tree are windows that share panes."""
 
 _EXTRA = tuple(operator for operator in OPERATORS if operator not in (*WINDOWED, "group_apply", "cleanse"))
@@ -56,7 +56,7 @@ def _in_panes(random: Random, stream: IntentStream) -> IntentStream:
     """Return windows that share panes, over whatever a sub-tree emits: its events may start behind its watermark."""
     hop = random.choice((1, 2, 5))
     grouped = stream.group_by() if random.random() < 0.5 else stream.group_by(ANY)
-    return grouped.hopping(DIVIDED * hop, hop).apply(module(COUNTED_ROWS), form=ANY)
+    return grouped.hopping(DIVIDED * hop, hop).apply(module(COUNTED_ROWS), form=random.choice(("final", "settled")))
 
 
 def _fits(level: Cell) -> bool:
