@@ -102,6 +102,7 @@ class EventIndex:
 
     def drop_ended(self, until: int) -> int:
         """Drop the events that end at or before ``until``; return how many."""
+        until = min(until, INF)  # behind the last window of a grid it is no time any more
         count: int = self._entries.bisect_left((until + 1,))
         del self._entries[:count]
         blocks, self._blocks = self._blocks, []

@@ -13,8 +13,10 @@ from lmerge.core.engines import selection
 from lmerge.temporal.changes import Change, Delta
 from lmerge.temporal.columns import AnyDelta
 from lmerge.temporal.plan.compiling import compile_plan
+from lmerge.temporal.plan.grouped import module
 from lmerge.temporal.windows.policies import Form
 from lmerge.temporal.windows.window_operator import WindowOperator
+from lmerge.testing.transforming.modules import CHECKSUM, COUNTED_ROWS
 
 pytestmark = pytest.mark.skipif(selection.native_problem() is not None, reason="the native core is not built")
 
@@ -62,3 +64,17 @@ def test_errors_are_those_of_rows() -> None:
     for changes in ([far, wrong], [wrong, far], [past, far], [past, wrong], [far, past]):
         of_rows, of_columns = (failure(query, delta) for delta in both(changes, 20))
         assert of_rows == of_columns
+
+
+@pytest.mark.parametrize("form", [Form.FINAL, Form.SETTLED])
+def test_the_last_windows_before_the_end_of_all_time_take_columns(form: Form) -> None:
+    """No window begins behind them at a time that there is, and none of their events is kept."""
+    deltas = [
+        Delta([Change(("a", 1, 0.5), at, at, at + 25) for at in range(INF - 90, INF - 30)], INF - 90, INF - 3),
+        Delta([Change(("a", 1, 0.5), INF - 3, INF - 3, INF - 2)], INF, INF - 3),
+    ]
+    windows = READINGS.hopping(25, 5)
+    for query in (windows.apply(module(COUNTED_ROWS), form=form), windows.agg(n=module(CHECKSUM, lt.col.n), form=form)):
+        found = outcomes(query, list(map(as_columns, deltas)))
+        assert found == outcomes(query, deltas)
+        assert "OperatorFailed" not in str(found)
