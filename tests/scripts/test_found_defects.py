@@ -9,6 +9,7 @@ import pytest
 from found_defects import Found, main, shown, table
 from seeded import Defect
 
+ROOT = Path(__file__).parents[2]
 DEFECTS = [Defect(name, "lmerge/file.py", "old", "new", "tests/test_file.py::test_it") for name in ("a", "b: c", "d")]
 
 
@@ -57,3 +58,9 @@ def test_a_file_gives_its_table(
     monkeypatch.setattr(sys, "argv", ["found_defects.py", "--table", str(log)])
     main()
     assert capsys.readouterr().out.splitlines()[-1] == "| d | 5 trees |"
+
+
+@pytest.mark.parametrize("results", ["found_defects.txt", "found_merge_defects.txt"])
+def test_the_docs_have_the_tables_of_what_runs_printed(results: str) -> None:
+    page = (ROOT / "docs" / "found-defects.md").read_text()
+    assert "\n".join(table([(ROOT / "bench" / "results" / results).read_text()])) in page
