@@ -190,11 +190,13 @@ defects: $(VENV)/.native
 	@echo "==> seeded defects: each must turn its test red"
 	@$(BIN)/python scripts/defects.py --jobs $(DEFECT_JOBS)
 
+# Every benchmark but two: bench.soak takes an hour, bench.cluster_faults a Kubernetes. ARGS=--quick for a short one.
 bench: $(VENV)/.native
 	@for name in core_r3 core_throughput core_inputs core_figures core_stable core_memory core_shards service_throughput \
 		service_latency arrow_rows durability divergence kills bursty congestion feedback subscribers snapshot peers \
-		metrics_cost status_page spark_sink spark_source spark_feedback spark_merge spark_kills up controller; do \
-		$(BIN)/python -m bench.$$name || exit 1; done
+		counts temporal_operators temporal_functions temporal_costs temporal_end_to_end temporal_feedback scenarios \
+		verify relay_tree metrics_cost status_page spark_sink spark_source spark_feedback spark_merge spark_kills up \
+		drills controller; do $(BIN)/python -m bench.$$name $(ARGS) || exit 1; done
 
 # Compares the service and the core of this tree with another commit, in turns; ARGS='--rounds 3 --only core' for less.
 bench-against: $(VENV)/.native

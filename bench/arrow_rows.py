@@ -124,8 +124,7 @@ def measure(report: BenchReport, shape: str, repeats: int) -> Measured:
 
 
 def main() -> None:
-    parser = bench_parser(__doc__, "arrow_rows")
-    parser.add_argument("--quick", action="store_true", help="three repeats; nothing is written")
+    parser = bench_parser(__doc__, "arrow_rows", "three repeats")
     quick = parser.parse_args().quick
     report = begin((__doc__ or "").splitlines()[0])
     report.note(f"pyarrow {version('pyarrow')}, msgpack {version('msgpack')}, {BATCH_ROWS:,} rows a batch")

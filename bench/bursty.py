@@ -53,8 +53,7 @@ def compare(report: BenchReport, runs: list[tuple[list[InsertFlow], InsertFlow]]
 
 
 def main() -> None:
-    parser = bench_parser(__doc__, "bursty")
-    parser.add_argument("--quick", action="store_true", help="one run of 6 s; nothing is written")
+    parser = bench_parser(__doc__, "bursty", "one run of 6 s")
     options = parser.parse_args()
     import_all()
     report = begin((__doc__ or "").splitlines()[0])

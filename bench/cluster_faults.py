@@ -164,7 +164,7 @@ def _log(text: str) -> None:
 
 
 def _options() -> argparse.Namespace:
-    parser = bench_parser(__doc__, "cluster_faults")
+    parser = bench_parser(__doc__, "cluster_faults", "ten faults")
     parser.add_argument("--faults", type=int, default=200, help="how many (%(default)s)")
     parser.add_argument("--seed", type=int, default=14, help="from which the faults are drawn (%(default)s)")
     parser.add_argument("--only", action="append", choices=[*WEIGHTS, *CONTROLS], help="this kind alone; repeatable")
@@ -187,6 +187,8 @@ def _options() -> argparse.Namespace:
 def main() -> int:
     """Run the faults. Return 0 if nothing was lost, twice or contradicted, whatever the times."""
     options = _options()
+    if options.quick:
+        options.faults, options.outage_minutes = 10, 0.0
     report = begin((__doc__ or "").splitlines()[0])
     commands = UserCommands(options.cut, options.heal, options.stop_api, options.start_api)
     lacking = {kind: why for kind in (CUT, OUTAGE) if (why := commands.lacks(kind))}
@@ -220,7 +222,7 @@ def main() -> int:
     report.note(f"cores idle during the run: {(after[1] - before[1]) / max(after[0] - before[0], 1e-9):.0%}")
     if options.keep:
         (options.keep / "faults.json").write_text(json.dumps([fault.__dict__ for fault in faults], indent=1))
-    if not options.only:
+    if not (options.only or options.quick):
         report.save("cluster_faults")
         panel = Panel(
             "a fault on the cluster", "longest time without output, ms", "part of the faults beyond", log="xy"

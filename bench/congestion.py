@@ -36,8 +36,7 @@ def congested(periods: tuple[tuple[float, float], ...], otherwise: Delay, seed: 
 
 
 def main() -> None:
-    parser = bench_parser(__doc__, "congestion")
-    parser.add_argument("--quick", action="store_true", help="one run of 8 s; nothing is written")
+    parser = bench_parser(__doc__, "congestion", "one run of 8 s")
     options = parser.parse_args()
     import_all()
     report = begin((__doc__ or "").splitlines()[0])

@@ -112,14 +112,14 @@ async def measure(report: BenchReport, queries: int, changes: int) -> None:
 
 
 def main() -> None:
-    parser = bench_parser(__doc__, "controller")
+    parser = bench_parser(__doc__, "controller", "20 queries, 20 changes")
     parser.add_argument("--queries", type=int, default=1000)
     parser.add_argument("--changes", type=int, default=300)
-    parser.add_argument("--try", dest="is_try", action="store_true", help="save nothing")
     options = parser.parse_args()
+    queries, changes = (20, 20) if options.quick else (options.queries, options.changes)
     report = begin((__doc__ or "").splitlines()[0])
-    asyncio.run(measure(report, options.queries, options.changes))
-    if not options.is_try:
+    asyncio.run(measure(report, queries, changes))
+    if not options.quick:
         report.save("controller")
 
 

@@ -147,13 +147,13 @@ def lag(report: BenchReport, quick: bool) -> list[Panel]:
 
 
 def main() -> None:
-    parser = bench_parser(__doc__, "core_figures")
-    parser.add_argument("--quick", action="store_true", help="small; writes the results as well")
+    parser = bench_parser(__doc__, "core_figures", "small")
     quick = parser.parse_args().quick
     report = begin((__doc__ or "").splitlines()[0])
     panels = stable_freq(report, quick) + disorder(report, quick) + lag(report, quick)
-    plot("core_figures", report.question, panels, columns=3)
-    report.save("core_figures")
+    if not quick:
+        plot("core_figures", report.question, panels, columns=3)
+        report.save("core_figures")
 
 
 if __name__ == "__main__":

@@ -125,15 +125,15 @@ def main() -> None:
     if CHILD in sys.argv:
         child(int(sys.argv[-1]))
         return
-    parser = bench_parser(__doc__, "core_memory")
-    parser.add_argument("--quick", action="store_true", help="smaller; writes the results as well")
+    parser = bench_parser(__doc__, "core_memory", "smaller")
     quick = parser.parse_args().quick
     report = begin((__doc__ or "").splitlines()[0])
     found, panels = measure(report, quick)
     judge(report, found)
     cross_check(report)
-    plot("core_memory", report.question, panels)
-    report.save("core_memory")
+    if not quick:
+        plot("core_memory", report.question, panels)
+        report.save("core_memory")
 
 
 if __name__ == "__main__":

@@ -62,23 +62,25 @@ def run_listing(order: list[tuple[int, list[Element]]]) -> None:
 
 
 def main() -> None:
-    bench_parser(__doc__, "core_r3").parse_args()
+    quick = bench_parser(__doc__, "core_r3", "a tenth of the events, once").parse_args().quick
+    part = 10 if quick else 1
     report = begin((__doc__ or "").splitlines()[0])
     rates = {}
 
     def measure(name: str, order: list[tuple[str, Batch]], work: Callable[[], None], repeats: int = REPEATS) -> None:
+        repeats = 1 if quick else repeats
         count = sum(batch.count for _, batch in order)
         rates[name] = report.add(name, [count / timed(work) for _ in range(repeats)], "elements/s")
 
-    disordered = arrivals(LargeInputs(replace(LARGE, events=100_000)).batches())
-    ordered = arrivals(LargeInputs(replace(LARGE, events=100_000, displaced=0.0)).batches())
-    revised = arrivals(LargeInputs(replace(LARGE, events=100_000, revised=0.2)).batches())
+    disordered = arrivals(LargeInputs(replace(LARGE, events=100_000 // part)).batches())
+    ordered = arrivals(LargeInputs(replace(LARGE, events=100_000 // part, displaced=0.0)).batches())
+    revised = arrivals(LargeInputs(replace(LARGE, events=100_000 // part, revised=0.2)).batches())
     for algorithm in ("r0", "r1", "r2"):
         measure(f"{algorithm}, in order", ordered, lambda a=algorithm: run_merge(a, ordered))  # type: ignore[misc]
     for algorithm in ("r3", "r4"):
         measure(f"{algorithm}, 20 % disorder", disordered, lambda a=algorithm: run_merge(a, disordered))  # type: ignore[misc]
         measure(f"{algorithm}, and 20 % of events revised", revised, lambda a=algorithm: run_merge(a, revised))  # type: ignore[misc]
-    small = arrivals(LargeInputs(replace(LARGE, events=40_000)).batches())
+    small = arrivals(LargeInputs(replace(LARGE, events=40_000 // part)).batches())
     elements = [(int(name), list(batch.elements())) for name, batch in small]
     measure("r3, short run", small, lambda: run_merge("r3", small))
     measure("r3- (an index per input), short run", small, lambda: run_merge("r3-", small), 3)
@@ -88,7 +90,8 @@ def main() -> None:
     report.note(f"r3 / listing = {rates['r3, short run'].median / listing:.1f}, both on the short run of this process")
     r3 = rates["r3, 20 % disorder"].median
     report.note(f"target 300,000 elements/s for r3: {'reached' if r3 >= 300_000 else 'MISSED'} ({r3:,.0f})")
-    report.save("core_r3")
+    if not quick:
+        report.save("core_r3")
 
 
 if __name__ == "__main__":

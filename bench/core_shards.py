@@ -36,12 +36,13 @@ def both(pool: ThreadPoolExecutor, order: Arrivals) -> None:
 
 
 def main() -> None:
-    bench_parser(__doc__, "core_shards").parse_args()
+    quick = bench_parser(__doc__, "core_shards", "a tenth of the events, once").parse_args().quick
+    repeats = 1 if quick else REPEATS
     report = begin((__doc__ or "").splitlines()[0])
     panel = Panel("one merge, in shards", "shards", "elements/s")
     for payload_bytes, events in EVENTS.items():
         spec = LargeInputs(
-            replace(LARGE, events=events, alive=100_000 if payload_bytes == 16 else 20_000),
+            replace(LARGE, events=events // 10 if quick else events, alive=100_000 if payload_bytes == 16 else 20_000),
             payload_bytes=payload_bytes,
             batch_rows=32_768,
         )
@@ -49,16 +50,17 @@ def main() -> None:
         count = sum(batch.count for _, batch in order)
         rows = {}
         for shards in (1, 2, 4):
-            rates = [count / timed(partial(merged, order, shards)) for _ in range(REPEATS)]
+            rates = [count / timed(partial(merged, order, shards)) for _ in range(repeats)]
             rows[shards] = row = report.add(f"{payload_bytes}-byte payloads, {shards} shards", rates, "elements/s")
             panel.add(f"{payload_bytes}-byte payloads", shards, row)
             report.note(f"{shards} shards / 1 shard = {row.median / rows[1].median:.2f}")
         with ThreadPoolExecutor(2) as pool:
-            rates = [2 * count / timed(partial(both, pool, order)) for _ in range(REPEATS)]
+            rates = [2 * count / timed(partial(both, pool, order)) for _ in range(repeats)]
         row = report.add(f"{payload_bytes}-byte payloads, 2 merges in 2 threads", rates, "elements/s")
         report.note(f"2 merges in 2 threads / 1 merge = {row.median / rows[1].median:.2f}")
-    report.save("core_shards")
-    plot("core_shards", "More than one core: native R3, 3 inputs", [panel], columns=1)
+    if not quick:
+        report.save("core_shards")
+        plot("core_shards", "More than one core: native R3, 3 inputs", [panel], columns=1)
 
 
 if __name__ == "__main__":

@@ -74,8 +74,7 @@ def measured(engine: str, stables: int) -> Iterator[dict[int, list[float]]]:
 
 
 def main() -> None:
-    parser = bench_parser(__doc__, "core_stable")
-    parser.add_argument("--quick", action="store_true", help="50 stables a repeat; writes the results as well")
+    parser = bench_parser(__doc__, "core_stable", "50 stables a repeat")
     quick = parser.parse_args().quick
     report = begin((__doc__ or "").splitlines()[0])
     panel = Panel("100 events begin, 100 end", "live events", "us a stable", log="xy")
@@ -91,8 +90,9 @@ def main() -> None:
         spread = f"{min(ratios):.2f} to {max(ratios):.2f} over {REPEATS} repeats"
         verdict = f"target {TARGETS[engine]}: {'reached' if ratio <= TARGETS[engine] else 'MISSED'}"
         report.note(f"{engine}: 1,000,000 / 1,000 = {ratio:.2f} ({spread}); {verdict}")
-    plot("core_stable", report.question, [panel], columns=1)
-    report.save("core_stable")
+    if not quick:
+        plot("core_stable", report.question, [panel], columns=1)
+        report.save("core_stable")
 
 
 if __name__ == "__main__":

@@ -97,8 +97,7 @@ def judge(report: BenchReport, found: dict[tuple[str, str, int, bool], Measured]
 
 
 def main() -> None:
-    parser = bench_parser(__doc__, "core_throughput")
-    parser.add_argument("--quick", action="store_true", help="small; writes the results as well")
+    parser = bench_parser(__doc__, "core_throughput", "small")
     quick = parser.parse_args().quick
     report = begin((__doc__ or "").splitlines()[0])
     found = measure(report, quick)
@@ -110,8 +109,9 @@ def main() -> None:
             if of == engine and not live:
                 panel.add(kind, payload_bytes, measured)
         panels.append(panel)
-    plot("core_throughput", report.question, panels)
-    report.save("core_throughput")
+    if not quick:
+        plot("core_throughput", report.question, panels)
+        report.save("core_throughput")
 
 
 if __name__ == "__main__":

@@ -61,9 +61,9 @@ def add_scenario(report: BenchReport, name: str, runs: list[dict[str, Any]]) -> 
 
 def main() -> None:
     """Run the rounds, and write rows and plot."""
-    parser = bench_parser(__doc__, "drills")
+    parser = bench_parser(__doc__, "drills", "each drill once")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="runs of each drill")
-    parser.add_argument("--only", nargs="*", default=[], help="these drills alone")
+    parser.add_argument("--only", nargs="*", default=[], help="these drills alone; nothing is written")
     options = parser.parse_args()
     report = begin((__doc__ or "").splitlines()[0])
     panel = Panel(
@@ -72,7 +72,7 @@ def main() -> None:
     wrong: dict[str, int] = defaultdict(int)
     count = 0
     for name in options.only or names_of_sandbox():
-        runs = [drilled(name) for _ in range(options.rounds)]
+        runs = [drilled(name) for _ in range(1 if options.quick else options.rounds)]
         pauses = add_scenario(report, name, runs)
         count += len(pauses)
         for run in runs:
@@ -81,8 +81,9 @@ def main() -> None:
         if pauses:
             add_distribution(panel, name, pauses)
     report.note(f"{count} faults: " + ", ".join(f"{wrong[kind]} {kind}" for kind in WRONG))
-    report.save("drills")
-    plot("drills", "lmerge drill, in a sandbox", [panel], columns=1)
+    if not (options.quick or options.only):
+        report.save("drills")
+        plot("drills", "lmerge drill, in a sandbox", [panel], columns=1)
 
 
 if __name__ == "__main__":

@@ -131,8 +131,7 @@ def restarts(count: int) -> list[float]:
 
 
 def main() -> None:
-    parser = bench_parser(__doc__, "durability")
-    parser.add_argument("--quick", action="store_true", help="smaller, and the results are not saved")
+    parser = bench_parser(__doc__, "durability", "smaller")
     options = parser.parse_args()
     size = QUICK if options.quick else FULL
     report = begin((__doc__ or "").splitlines()[0])

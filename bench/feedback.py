@@ -214,8 +214,7 @@ def add_curve(panel: Panel, name: str, found: FeedbackRun) -> None:
 
 
 def main() -> None:
-    parser = bench_parser(__doc__, "feedback")
-    parser.add_argument("--quick", action="store_true", help="20,000 events, once; nothing is written")
+    parser = bench_parser(__doc__, "feedback", "20,000 events, once")
     options = parser.parse_args()
     import_all()
     report = begin((__doc__ or "").splitlines()[0])

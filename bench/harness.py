@@ -194,14 +194,18 @@ def looks_of(labels: Iterable[str]) -> dict[str, tuple[str, str]]:
     return looks
 
 
-def bench_parser(document: str | None, name: str) -> argparse.ArgumentParser:
+def bench_parser(document: str | None, name: str, quick: str = "") -> argparse.ArgumentParser:
     """Return a parser for ``python -m bench.NAME``.
 
     Its ``--help`` prints ``document``, the module's docstring, which begins with its question, and the options.
+    ``quick``: how much ``--quick`` measures, which every benchmark has; it writes nothing.
     """
-    return argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         prog=f"python -m bench.{name}", description=document, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    if quick:
+        parser.add_argument("--quick", action="store_true", help=f"{quick}; nothing is written")
+    return parser
 
 
 def exit_on_help(document: str | None) -> None:

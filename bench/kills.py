@@ -256,13 +256,12 @@ def _log(text: str) -> None:
 
 def main() -> int:
     """Run the parts. Return 0 if every output was right, whatever the times."""
-    parser = bench_parser(__doc__, "kills")
+    parser = bench_parser(__doc__, "kills", "few faults")
     parser.add_argument("--faults", type=int, help=f"faults in each part; default: {COUNTS}")
     parser.add_argument("--seed", type=int, default=4, help="from which the faults are drawn (%(default)s)")
     parser.add_argument(
         "--part", choices=PARTS, action="append", help="run only this part; repeatable; nothing is written"
     )
-    parser.add_argument("--quick", action="store_true", help="few faults; nothing is written")
     options = parser.parse_args()
     import_all()
     report = begin((__doc__ or "").splitlines()[0])

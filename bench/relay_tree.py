@@ -94,11 +94,11 @@ def servers_for(readers: int, fanout: int) -> list[int]:
 
 
 def main() -> None:
-    parser = bench_parser(__doc__, "relay_tree")
+    parser = bench_parser(__doc__, "relay_tree", "once")
     parser.add_argument("--repeats", type=int, default=REPEATS)
     options = parser.parse_args()
     report = begin((__doc__ or "").splitlines()[0])
-    runs = [once() for _ in range(options.repeats)]
+    runs = [once() for _ in range(1 if options.quick else options.repeats)]
     panels = {part: Panel(f"{part} of the age", "level of the tree", "ms") for part in ("p50", "p99")}
     for level in range(LEVELS + 1):
         for part, panel in panels.items():
@@ -108,6 +108,8 @@ def main() -> None:
     for fanout in (50, 100, 200):
         levels = servers_for(READERS, fanout)
         report.note(f"{READERS:,} readers, {fanout} for each server: {sum(levels):,} servers, by level {levels}")
+    if options.quick:
+        return
     report.save("relay_tree")
     plot("relay_tree", "Age of an element at each level of a tree of relays, loopback, 2 cores", list(panels.values()))
 

@@ -44,8 +44,7 @@ def verify(trees: Sequence[ConcreteTree], is_full: bool) -> None:
 
 
 def main() -> None:
-    parser = bench_parser(__doc__, "scenarios")
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK} trees, once; nothing is written")
+    parser = bench_parser(__doc__, "scenarios", f"{QUICK} trees, once")
     options = parser.parse_args()
     report: BenchReport = begin((__doc__ or "").splitlines()[0])
     report.note(f"DuckDB {duckdb.__version__}; load {os.getloadavg()[0]:.1f}")

@@ -64,15 +64,16 @@ def raw() -> float:
 
 
 def main() -> None:
-    bench_parser(__doc__, "service_throughput").parse_args()
+    quick = bench_parser(__doc__, "service_throughput", "once").parse_args().quick
+    repeats = 1 if quick else REPEATS
     report = begin((__doc__ or "").splitlines()[0])
-    limit = report.add("limit: raw gRPC, the same bytes", [raw() for _ in range(REPEATS)], "elements/s")
+    limit = report.add("limit: raw gRPC, the same bytes", [raw() for _ in range(repeats)], "elements/s")
     rates_panel = Panel("3 publishers, 1 subscriber, 100-byte payloads", "repeat", "elements/s")
     rates_panel.add_repeats("raw gRPC, the same bytes", limit)
     rows = {}
     for engine in EVENTS:
         if engine == selection.PYTHON or selection.native_problem() is None:
-            rates = [merged(engine) for _ in range(REPEATS)]
+            rates = [merged(engine) for _ in range(repeats)]
             rows[engine] = report.add(f"lmerge, {engine} engine", rates, "elements/s")
             rates_panel.add_repeats(f"lmerge, {engine} engine", rows[engine])
             rate = rows[engine].median * ELEMENT_BYTES / 1e6
@@ -82,8 +83,9 @@ def main() -> None:
         ratio = best.median / limit.median
         report.note(f"target 1,000,000: {'reached' if best.median >= 1e6 else 'MISSED'} ({best.median:,.0f})")
         report.note(f"target 0.6 of the limit: {'reached' if ratio >= 0.6 else 'MISSED'} ({ratio:.2f})")
-    report.save("service_throughput")
-    plot("service_throughput", "A server on loopback, 5 processes on 2 cores", [rates_panel], columns=1)
+    if not quick:
+        report.save("service_throughput")
+        plot("service_throughput", "A server on loopback, 5 processes on 2 cores", [rates_panel], columns=1)
 
 
 if __name__ == "__main__":

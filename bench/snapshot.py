@@ -100,8 +100,7 @@ def run(events: int, payload_bytes: int, repeats: int) -> dict[str, list[float]]
 
 
 def main() -> None:
-    parser = bench_parser(__doc__, "snapshot")
-    parser.add_argument("--quick", action="store_true", help="10,000 events; nothing is written")
+    parser = bench_parser(__doc__, "snapshot", "10,000 events")
     options = parser.parse_args()
     import_all()
     report = begin((__doc__ or "").splitlines()[0])

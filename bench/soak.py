@@ -131,10 +131,9 @@ def judge_memory(report: BenchReport, soak: Soak) -> bool:
 
 
 def main() -> None:
-    parser = bench_parser(__doc__, "soak")
+    parser = bench_parser(__doc__, "soak", "three minutes")
     parser.add_argument("--minutes", type=float, default=60.0, help="length of the run (%(default)s)")
     parser.add_argument("--seed", type=int, default=4, help="from which the victims are drawn (%(default)s)")
-    parser.add_argument("--quick", action="store_true", help="three minutes; nothing is written")
     options = parser.parse_args()
     import_all()
     report = begin((__doc__ or "").splitlines()[0])

@@ -221,8 +221,7 @@ def add_curve(panel: Panel, name: str, found: SparkFeedbackRun) -> None:
 
 
 def main() -> None:
-    parser = bench_parser(__doc__, "spark_feedback")
-    parser.add_argument("--quick", action="store_true", help="8 batches of 1,000 rows, once; nothing is written")
+    parser = bench_parser(__doc__, "spark_feedback", "8 batches of 1,000 rows, once")
     quick = parser.parse_args().quick
     report = begin((__doc__ or "").splitlines()[0])
     rounds = round(EXPENSIVE_US / round_us())

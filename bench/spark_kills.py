@@ -155,13 +155,12 @@ PARTS = {"merged": merged, "alone": alone}
 
 def main() -> int:
     """Run the parts. Return 0 if every output was right, whatever the times."""
-    parser = bench_parser(__doc__, "spark_kills")
+    parser = bench_parser(__doc__, "spark_kills", "one kill in each part")
     parser.add_argument(
         "--kills", type=int, default=52, help="kills of one of two replicas; a fifth as many of a job alone"
     )
     parser.add_argument("--seed", type=int, default=4, help="from which the kills are drawn (%(default)s)")
     parser.add_argument("--part", choices=PARTS, help="run only this part; nothing is written")
-    parser.add_argument("--quick", action="store_true", help="one kill in each part; nothing is written")
     options = parser.parse_args()
     report = begin((__doc__ or "").splitlines()[0])
     report.note(f"pyspark {pyspark.__version__}; {EVENTS_PER_S} rows/s, a micro-batch each {EVERY_MS} ms")

@@ -171,8 +171,7 @@ def measure_state(report: BenchReport, spark: SparkSession, folder: Path, order:
 
 
 def main() -> None:
-    parser = bench_parser(__doc__, "spark_merge")
-    parser.add_argument("--quick", action="store_true", help="small; nothing is written")
+    parser = bench_parser(__doc__, "spark_merge", "small")
     quick = parser.parse_args().quick
     specs, repeats = (QUICK, 1) if quick else (SPECS, REPEATS)
     warnings.filterwarnings("ignore", message=".*pandas", category=FutureWarning)

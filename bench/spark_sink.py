@@ -228,8 +228,7 @@ def throughput(report: BenchReport, spark: Any, folder: Path, size: SinkBenchSiz
 
 
 def main() -> None:
-    parser = bench_parser(__doc__, "spark_sink")
-    parser.add_argument("--quick", action="store_true", help="small; nothing is written")
+    parser = bench_parser(__doc__, "spark_sink", "small")
     parser.add_argument("--part", choices=("cost", "throughput"), help="run only this part; nothing is written")
     options = parser.parse_args()
     size = QUICK if options.quick else FULL

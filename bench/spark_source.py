@@ -126,8 +126,7 @@ def measure(report: BenchReport, spark: Any, folder: Path, size: SourceBenchSize
 
 
 def main() -> None:
-    parser = bench_parser(__doc__, "spark_source")
-    parser.add_argument("--quick", action="store_true", help="small; nothing is written")
+    parser = bench_parser(__doc__, "spark_source", "small")
     options = parser.parse_args()
     size = QUICK if options.quick else FULL
     report = begin((__doc__ or "").splitlines()[0])

@@ -173,8 +173,7 @@ def run(count: int, per_s: int, seconds: float) -> SubscribersResult:
 
 
 def main() -> None:
-    parser = bench_parser(__doc__, "subscribers")
-    parser.add_argument("--quick", action="store_true", help="10 subscribers for 5 s; nothing is written")
+    parser = bench_parser(__doc__, "subscribers", "10 subscribers for 5 s")
     options = parser.parse_args()
     import_all()
     report = begin((__doc__ or "").splitlines()[0])

@@ -126,8 +126,7 @@ def snapshots(report: BenchReport, live: int, repeats: int) -> None:
 
 
 def main() -> None:
-    parser = bench_parser(__doc__, "temporal_costs")
-    parser.add_argument("--quick", action="store_true", help="smaller; writes nothing")
+    parser = bench_parser(__doc__, "temporal_costs", "smaller")
     quick = parser.parse_args().quick
     report = begin((__doc__ or "").splitlines()[0])
     latency(report, 2_000 if quick else 20_000)

@@ -149,8 +149,7 @@ def check(plan: str, folder: Path) -> None:
 
 
 def main() -> None:
-    parser = bench_parser(__doc__, "temporal_end_to_end")
-    parser.add_argument("--quick", action="store_true", help="fewer events; writes nothing")
+    parser = bench_parser(__doc__, "temporal_end_to_end", "fewer events")
     quick = parser.parse_args().quick
     import_all()
     report = begin((__doc__ or "").splitlines()[0])

@@ -123,8 +123,7 @@ def run(name: str, spec: SlowQuery, expected: list[Event]) -> FeedbackRun:
 
 
 def main() -> None:
-    parser = bench_parser(__doc__, "temporal_feedback")
-    parser.add_argument("--quick", action="store_true", help="20,000 events, once; nothing is written")
+    parser = bench_parser(__doc__, "temporal_feedback", "20,000 events, once")
     quick = parser.parse_args().quick
     import_all()
     report = begin((__doc__ or "").splitlines()[0])

@@ -127,8 +127,7 @@ def compare(
 
 
 def main() -> None:
-    parser = bench_parser(__doc__, "temporal_functions")
-    parser.add_argument("--quick", action="store_true", help="fewer events; writes nothing")
+    parser = bench_parser(__doc__, "temporal_functions", "fewer events")
     quick = parser.parse_args().quick
     report = begin((__doc__ or "").splitlines()[0])
     spec = StreamSpec(100_000 if quick else 1_000_000, groups=1)

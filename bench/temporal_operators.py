@@ -74,8 +74,7 @@ def judge(report: BenchReport, all_cases: list[BenchCase], found: dict[str, dict
 
 
 def main() -> None:
-    parser = bench_parser(__doc__, "temporal_operators")
-    parser.add_argument("--quick", action="store_true", help="fewer events; writes nothing")
+    parser = bench_parser(__doc__, "temporal_operators", "fewer events")
     quick = parser.parse_args().quick
     report = begin((__doc__ or "").splitlines()[0])
     repeats = 3 if quick else 7

@@ -76,8 +76,7 @@ def measure(report: BenchReport, path: Path, elements: int, repeats: int) -> Non
 
 
 def main() -> None:
-    parser = bench_parser(__doc__, "verify")
-    parser.add_argument("--quick", action="store_true", help="100,000 elements, 2 repeats; nothing is written")
+    parser = bench_parser(__doc__, "verify", "100,000 elements, 2 repeats")
     options = parser.parse_args()
     report = begin((__doc__ or "").splitlines()[0])
     report.note(f"DuckDB {duckdb.__version__}, pyarrow {pyarrow.__version__}")

@@ -83,13 +83,14 @@ def conclude(report: BenchReport, ours: list[Measured], streams: list[Measured],
 
 
 def main() -> None:
-    parser = bench_parser(__doc__, "counts")
+    parser = bench_parser(__doc__, "counts", "100,000 rows, once")
     parser.add_argument("--events", type=int, default=4_000_000, help="rows (%(default)s)")
     parser.add_argument("--repeats", type=int, default=5, help="timed runs of every job (%(default)s)")
     parser.add_argument("--only", choices=["lmerge", *STREAMS, *BATCHES], help="only this system; nothing is written")
     args = parser.parse_args()
+    events, repeats = (100_000, 1) if args.quick else (args.events, args.repeats)
     report = begin((__doc__ or "").splitlines()[0])
-    report.note(f"{args.events:,} rows, 1,000 keys, windows of 10,000 starts; one timed run is all rows")
+    report.note(f"{events:,} rows, 1,000 keys, windows of 10,000 starts; one timed run is all rows")
     found: dict[str, list[Measured]] = {"ours": [], "streams": [], "batches": []}
     jobs = [("ours", "lmerge", variant) for variant in variants()]
     jobs += [("streams", name, variant) for name, names in STREAMS.items() for variant in names]
@@ -100,13 +101,13 @@ def main() -> None:
         refused = install(ENVIRONMENTS[name]) if name in ENVIRONMENTS else ""
         if refused:
             report.note(f"{name}: does not install here: {refused}")
-        elif (row := measure(report, name, variant, args.events, args.repeats)) is not None:
+        elif (row := measure(report, name, variant, events, repeats)) is not None:
             found[kind].append(row)
     conclude(report, found["ours"], found["streams"], found["batches"])
-    if args.only is None and report.rows:
+    if args.only is None and not args.quick and report.rows:
         report.save("counts")
         unbounded = frozenset(row.name for row in found["batches"])
-        subtitle = f"{args.events:,} rows, 20 % of them late, two cores, from files"
+        subtitle = f"{events:,} rows, 20 % of them late, two cores, from files"
         draw(report.rows, unbounded, "The same count by key and window", subtitle, RESULTS / "counts.png")
 
 

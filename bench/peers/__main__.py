@@ -80,16 +80,17 @@ def conclude(report: BenchReport, ours: list[Measured], peers: list[Measured]) -
 
 
 def main() -> None:
-    parser = bench_parser(__doc__, "peers")
+    parser = bench_parser(__doc__, "peers", "20,000 events, once")
     parser.add_argument("--events", type=int, default=1_000_000, help="events of every input (%(default)s)")
     parser.add_argument("--repeats", type=int, default=3, help="timed runs of every job (%(default)s)")
     parser.add_argument("--only", choices=["lmerge", *VARIANTS], help="only this system; nothing is written")
     args = parser.parse_args()
+    events, repeats = (20_000, 1) if args.quick else (args.events, args.repeats)
     report = begin((__doc__ or "").splitlines()[0])
-    report.note(f"{args.events:,} events, which every input carries; one timed run is all rows of {INPUTS} inputs")
+    report.note(f"{events:,} events, which every input carries; one timed run is all rows of {INPUTS} inputs")
     ours, peers = [], []
     if args.only in (None, "lmerge"):
-        ours = [measure(report, "lmerge", engine, sys.executable, args.events, args.repeats) for engine in engines()]
+        ours = [measure(report, "lmerge", engine, sys.executable, events, repeats) for engine in engines()]
     for name, variants in VARIANTS.items():
         if args.only in (None, name):
             refused = install(ENVIRONMENTS[name])
@@ -97,12 +98,12 @@ def main() -> None:
                 report.note(f"{name}: does not install here: {refused}")
                 continue
             python = ENVIRONMENTS[name].python
-            peers += [measure(report, name, variant, python, args.events, args.repeats) for variant in variants]
+            peers += [measure(report, name, variant, python, events, repeats) for variant in variants]
     conclude(report, [row for row in ours if row], [row for row in peers if row])
-    if args.only is None and report.rows:
+    if args.only is None and not args.quick and report.rows:
         report.save("peers")
-        unbounded = frozenset(title_of(name, variant, args.events) for name, variant in UNBOUNDED)
-        subtitle = f"{args.events:,} events each, 20 % disorder, two cores, from files"
+        unbounded = frozenset(title_of(name, variant, events) for name, variant in UNBOUNDED)
+        subtitle = f"{events:,} events each, 20 % disorder, two cores, from files"
         draw(report.rows, unbounded, "The same merge of three inputs", subtitle, RESULTS / "peers.png")
 
 

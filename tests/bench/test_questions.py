@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -15,7 +16,7 @@ from bench.congestion import CONGESTED, congested
 from bench.feedback import SlowQuery, query
 from bench.rig import wan
 from bench.soak import Slope, slope
-from bench.stale import MEASURES
+from bench.stale import MEASURES, ROOT
 from lmerge.service.merge.stable_history import StableHistory
 from lmerge.service.output.fanout import Fanout
 from lmerge.service.output.pipeline import MergeOutput
@@ -146,3 +147,10 @@ def test_help_shows_the_question_and_the_options_and_measures_nothing(
     assert printed.startswith(f"usage: python -m bench.{name} ")
     assert str(module.__doc__).splitlines()[0] in printed
     assert "--help" in printed
+    assert ("--quick" in printed) == (name in MEASURES)
+
+
+def test_make_bench_runs_all_but_two() -> None:
+    """One takes an hour, and one a Kubernetes."""
+    recipe = (ROOT / "Makefile").read_text().partition("\nbench: ")[2].partition("\n\n")[0]
+    assert set(MEASURES) - set(re.findall(r"[a-z_0-9]+", recipe)) == {"soak", "cluster_faults"}
