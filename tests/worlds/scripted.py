@@ -15,6 +15,8 @@ from contextlib import suppress
 from dataclasses import replace
 from random import Random
 
+from client_world import until
+
 from lmerge.client.sinks import SinkProgress, SinkSubscriber
 from lmerge.client.subscribe.follower import SubscriptionGap
 from lmerge.core.batch import Batch
@@ -158,15 +160,22 @@ async def ask(_number: int) -> None:
 def main(kind: str, target: str, seed: int) -> None:
     """Run a sink to the end of the stream."""
     _, servers = world(seed)
-    subscribe = subscribing(servers, Random(), ask)
     if kind == "postgres":
         from lmerge.client.sinks.postgres import PostgresSink
 
-        asyncio.run(PostgresSink(target, "flights", MERGE, on_progress=print_progress).run(subscribe))
+        sink = PostgresSink(target, "flights", MERGE, on_progress=print_progress)
+
+        async def ask_when_written(number: int) -> None:
+            """Have one transaction for each stable point, however slow the database is: so many can be counted."""
+            await until(lambda: sink._pending.token is None)
+            await ask(number)
+
+        asyncio.run(sink.run(subscribing(servers, Random(), ask_when_written)))
     else:
         from lmerge.client.sinks.parquet import ParquetSink
 
-        asyncio.run(ParquetSink(target, MERGE, file_events_max=100, on_progress=print_progress).run(subscribe))
+        parquet = ParquetSink(target, MERGE, file_events_max=100, on_progress=print_progress)
+        asyncio.run(parquet.run(subscribing(servers, Random(), ask)))
 
 
 if __name__ == "__main__":
