@@ -91,7 +91,7 @@ class InsertOnly(Algorithm):
                 self._insert(inp, row, 0, waited)
         except InputViolation as violation:
             # An element of another input let this one join. This input must not change the output (law 6): its inserts
-            # and its stable point are taken back, because the merge removes it at the end of the call.
+            # and its stable point are taken back, because the merge removes it before the call ends.
             self.broken.append(violation)
             self.go_back(kept)
             inp.stable, inp.last_vs = NEG_INF, NEVER

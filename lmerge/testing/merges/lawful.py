@@ -58,7 +58,7 @@ class _Lawful:
         kept = _kept(promises, stream)
         self.attached += 1
         self.streams[str(self.attached)] = stream[:kept]
-        self._lawful(self.follow.attach(str(self.attached), promises))
+        self._check(self.follow.attach(str(self.attached), promises))
 
     def publish(self) -> None:
         """Merge the next elements of an input, which leaves behind its last one."""
@@ -67,7 +67,7 @@ class _Lawful:
         stream = self.streams[name]
         if stream:
             part, self.streams[name] = stream[:count], stream[count:]
-            self._lawful(self.follow.publish(name, *part))
+            self._check(self.follow.publish(name, *part))
         if not self.streams[name]:
             self.leave(name)
 
@@ -75,7 +75,7 @@ class _Lawful:
         """Let an input leave."""
         del self.streams[name]
         if self.follow.merge.is_attached(name):
-            self._lawful(self.follow.detach(name))
+            self._check(self.follow.detach(name))
 
     def play(self) -> None:
         """Play the session."""
@@ -97,7 +97,7 @@ class _Lawful:
         assert self.follow.events() == self.events
         assert self.follow.merge.stable_point == INF
 
-    def _lawful(self, outcome: Outcome) -> None:
+    def _check(self, outcome: Outcome) -> None:
         broken = [change.reason for change in outcome.detached if change.violation is not None]
         assert not broken, f"an input that keeps its promises is ended: {broken[0]}"
 

@@ -23,7 +23,7 @@ class ComparedMerges(Protocol):
         """Call a method of each for an input."""
 
     def exchange(self) -> None:
-        """Let each continue with the snapshot of the other, if they are to."""
+        """Let each continue from a snapshot."""
 
 
 class EngineTwins:

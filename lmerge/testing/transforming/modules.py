@@ -53,9 +53,10 @@ class StartedSoFar(TimedOperator[tuple[Any, ...]]):
     def compute(self, rows: Sequence[TimedRow[tuple[Any, ...]]], window: Window) -> Iterator[Stamped]:
         """Yield a number for each distinct start."""
         starts = [max(one.start, window.start) for one in rows]
-        distinct = sorted(set(starts))
-        for start, end in zip(distinct, [*distinct[1:], window.end], strict=True):
-            yield Stamped((sum(one <= start for one in starts),), start, end)
+        found = list(_so_far(starts))
+        ends = [start for start, _ in found[1:]]
+        for (start, seen), end in zip(found, [*ends, window.end], strict=True):
+            yield Stamped((seen,), start, end)
 
 
 class StartedBefore(TimedOperator[tuple[Any, ...]]):
@@ -66,9 +67,8 @@ class StartedBefore(TimedOperator[tuple[Any, ...]]):
 
     def compute(self, rows: Sequence[TimedRow[tuple[Any, ...]]], window: Window) -> Iterator[Stamped]:
         """Yield a number for each distinct start, from there to the end of the window."""
-        starts = [one.start for one in rows]
-        for start in sorted(set(starts)):
-            yield Stamped((sum(one <= start for one in starts),), start, window.end)
+        for start, seen in _so_far([one.start for one in rows]):
+            yield Stamped((seen,), start, window.end)
 
 
 class HeldOn(TimedOperator[tuple[Any, ...]]):
@@ -79,9 +79,8 @@ class HeldOn(TimedOperator[tuple[Any, ...]]):
 
     def compute(self, rows: Sequence[TimedRow[tuple[Any, ...]]], window: Window) -> Iterator[Stamped]:
         """Yield a number for each distinct start: its result outlives the window."""
-        starts = [max(one.start, window.start) for one in rows]
-        for start in sorted(set(starts)):
-            yield Stamped((sum(one <= start for one in starts),), start, min(INF, window.end + HELD))
+        for start, seen in _so_far([max(one.start, window.start) for one in rows]):
+            yield Stamped((seen,), start, min(INF, window.end + HELD))
 
 
 class CountedRows(IncrementalOperator[tuple[Any, ...], int], Mergeable[tuple[Any, ...], int]):
@@ -194,6 +193,12 @@ class Checksum(IncrementalAggregate[Any, int, int], Mergeable[Any, int]):
     def compute(self, state: int) -> int:
         """Return the sum."""
         return state
+
+
+def _so_far(starts: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield each distinct start in order, and how many starts there are up to it."""
+    for start in sorted(set(starts)):
+        yield start, sum(one <= start for one in starts)
 
 
 EACH_ONCE: Final = MODULES.named(EachOnce)
