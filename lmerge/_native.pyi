@@ -86,6 +86,28 @@ def encode_publish(sequence: int, batches: Sequence[Columns]) -> bytes:
 def encode_subscribe(batches: Sequence[Columns]) -> bytes:
     """Return a SubscribeResponse with these batches as one. Raises OverflowError above 4 GiB of payloads."""
 
+def pack_elements(
+    batches: Sequence[Any], shards: int, has_order: bool
+) -> tuple[list[tuple[Columns, bytes, int, int] | None], bool] | None:
+    """Return the elements of record batches for each shard, and whether an element is for all shards.
+
+    For each shard: its elements by their order, the bytes of the orders, the first and the last; None if there are
+    none. ``has_order``: without a column of order, inserts come first, then adjusts, then stables. None if a row is no
+    insert, adjust or stable, or a column has another type than ``lmerge.spark.merging.packs`` gives it.
+    """
+
+def divide(columns: Columns, shards: int, order: int) -> tuple[list[tuple[Columns, bytes, int, int] | None], bool]:
+    """Return the elements of a batch, all of one order, as ``pack_elements`` does."""
+
+def in_order(packs: Sequence[tuple[Columns, bytes]], has_order: bool) -> Columns:
+    """Return the elements of several packs by their orders. Raises ValueError if an element has no order."""
+
+def element_rows(columns: Columns, shard: int, first: int) -> ArrowBatch | None:
+    """Return inserts and adjusts as rows, whose orders count from ``first`` on; None if there is a stable."""
+
+def without_stables(columns: Columns) -> Columns:
+    """Return the inserts and adjusts of a batch."""
+
 @final
 class Rows:
     """Converts rows of one schema between Arrow and payloads.

@@ -9,8 +9,8 @@ Called by users' programs, and by Spark through ``format("lmerge")``. Imports th
 the replica would promise and why, ``lint`` what replicas would not agree on. ``heartbeat`` keeps an idle source from
 holding the replica up. ``skip_to`` lets a replica that is behind leave out events that are not needed any more
 (``skipped_until`` for state and sources of your own). ``exact_sum`` and ``exact_avg`` add floats so that replicas
-agree. ``export_metrics`` serves the metrics of the driver. ``merge`` is the merge itself as a query. ``register``
-registers ``format("lmerge")`` for reading and writing.
+agree. ``export_metrics`` serves the metrics of the driver. ``merge`` is the merge itself as a query, ``element_files``
+an input of it. ``register`` registers ``format("lmerge")`` for reading and writing.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lmerge.spark.arguments import Payload, Running
     from lmerge.spark.exact import exact_avg, exact_sum
     from lmerge.spark.heartbeats import heartbeat
+    from lmerge.spark.merging.element_files import element_files
     from lmerge.spark.merging.query import MergeInput, merge
     from lmerge.spark.metrics import export_metrics
     from lmerge.spark.plan.lint import lint
@@ -34,6 +35,7 @@ __all__ = [
     "Payload",
     "Running",
     "check",
+    "element_files",
     "exact_avg",
     "exact_sum",
     "explain",
@@ -52,6 +54,7 @@ _MODULES: Final = {
     "Payload": "arguments",
     "Running": "arguments",
     "check": "plan.promises",
+    "element_files": "merging.element_files",
     "exact_avg": "exact",
     "exact_sum": "exact",
     "explain": "plan.promises",

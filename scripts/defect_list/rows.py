@@ -3,6 +3,7 @@
 from seeded import Defect
 
 SOURCE = "native/rows/src/"
+ELEMENTS = SOURCE + "elements.rs"
 TESTS = "tests/wire/test_arrow_native.py::"
 ARROW = "lmerge/wire/arrow.py"
 TYPES = "lmerge/spark/types.py"
@@ -245,5 +246,33 @@ DEFECTS = (
         "        return replace(column, children=children)\n",
         "        return column\n",
         "tests/spark/test_types.py::test_floats_are_rounded_where_it_is_requested",
+    ),
+    Defect(
+        "an event that ends before it starts goes to one shard only",
+        ELEMENTS,
+        "if kind == STABLE || ve < vs {",
+        "if kind == STABLE {",
+        "elements::an_event_goes_to_its_shard_and_what_concerns_all_to_every_one",
+    ),
+    Defect(
+        "rows of elements stay in the order in which they came",
+        ELEMENTS,
+        "    if is_ascending(&batches) {",
+        "    if is_ascending(&batches) || has_order {",
+        "elements::rows_come_by_their_order_and_equals_as_they_came",
+    ),
+    Defect(
+        "an event without an end has the end 0",
+        ELEMENTS,
+        "if ends.is_null(row) { INF }",
+        "if ends.is_null(row) { 0 }",
+        "elements::nulls_become_what_they_mean",
+    ),
+    Defect(
+        "a row without an order is packed",
+        ELEMENTS,
+        "batch.null_count() + vs.null_count() + order.map_or(0, Array::null_count) > 0",
+        "batch.null_count() + vs.null_count() > 0",
+        "elements::what_needs_a_reason_is_left_to_python",
     ),
 )

@@ -6,7 +6,7 @@ BOUNDS = "lmerge/spark/plan/bounds.py"
 LATENESS = "lmerge/spark/plan/lateness.py"
 KEYING = "lmerge/spark/plan/keys.py"
 SHARD = "lmerge/spark/merging/shard.py"
-ROWS = "lmerge/spark/merging/rows.py"
+STATE_FILES = "lmerge/spark/merging/state_files.py"
 PACKS = "lmerge/spark/merging/packs.py"
 TALLY = "lmerge/spark/source/decided_events.py"
 COMMITTER = "lmerge/spark/sink/committer.py"
@@ -31,6 +31,7 @@ TEST_REFUSALS = "tests/spark/test_refusals.py::"
 TEST_TERMINAL = "tests/spark/test_terminal.py::"
 TEST_PLAN = "tests/spark/plan/test_plan.py::"
 TEST_MERGING = "tests/spark/merging/test_merging.py::"
+TEST_MERGE_STATE = "tests/spark/merging/test_merge_state.py::"
 TEST_READ = "tests/spark/source/test_read.py::"
 STABLE_RULE = TEST_PLAN + "test_the_stable_rule_follows_from_the_plan"
 AS_THE_CORE = TEST_MERGING + "test_after_every_batch_it_means_what_the_core_means"
@@ -110,31 +111,31 @@ DEFECTS = (
     ),
     Defect(
         "the stable of a merge is that of its fastest shard",
-        ROWS,
-        "            stable = min(now for",
-        "            stable = max(now for",
+        PACKS,
+        "    stable = min(report.stable",
+        "    stable = max(report.stable",
         TEST_MERGING + "test_what_a_shard_finds_ends_the_input_there_and_the_whole_stays_legal",
     ),
     Defect(
         "a shard begins its log one entry too late",
         SHARD,
-        "for at in range(*head.log):\n            table",
-        "for at in range(head.log[0] + 1, head.log[1]):\n            table",
+        "for batch in range(start + 1, before):",
+        "for batch in range(start + 2, before):",
         AS_THE_CORE,
     ),
     Defect(
         "a shard writes all of its state in each batch",
         SHARD,
-        "if head.log_bytes > max(head.base_bytes, LOG_BYTES_MIN):",
-        "if head.log_bytes:",
-        TEST_MERGING + "test_what_is_written_follows_the_changes_not_the_live_events",
+        "head.log_bytes > max(LOG_PER_BASE * head.base_bytes, LOG_BYTES_MIN)",
+        "head.log_bytes",
+        TEST_MERGE_STATE + "test_what_is_written_follows_the_changes_not_the_live_events",
     ),
     Defect(
         "a state of other settings is continued",
         SHARD,
         "        if changed:\n",
         "        if len(changed) > 9:\n",
-        TEST_MERGING + "test_a_state_of_other_settings_is_refused",
+        TEST_MERGE_STATE + "test_a_state_of_other_settings_is_refused",
     ),
     Defect(
         "an order that goes back is taken",
@@ -144,11 +145,32 @@ DEFECTS = (
         TEST_MERGING + "test_an_order_that_goes_back_ends_the_input",
     ),
     Defect(
-        "the first shard does not run when it has no rows",
+        "a merge is stable when its first shard reports",
         PACKS,
-        "if piece.num_rows or at == 0:",
-        "if piece.num_rows:",
-        TEST_MERGING + "test_every_batch_wakes_the_first_shard",
+        "if not reports or len(reports) < reports[0].shards:",
+        "if not reports:",
+        TEST_MERGE_STATE + "test_reports_make_a_stable_only_together",
+    ),
+    Defect(
+        "packs that a shard still needs are removed",
+        STATE_FILES,
+        "return self.oldest if self.oldest in self.bases else self.oldest - 1",
+        "return self.oldest",
+        TEST_MERGE_STATE + "test_packs_stay_as_long_as_a_shard_needs_them",
+    ),
+    Defect(
+        "two merges of one query share a state",
+        SHARD,
+        "earlier[0].run == self._run and",
+        'earlier[0].run == "" and',
+        TEST_MERGE_STATE + "test_two_merges_of_a_query_need_different_names",
+    ),
+    Defect(
+        "a batch begins without a state that cannot be found",
+        SHARD,
+        "            raise self._missing(before)\n",
+        "            return Head(self._plan.settings()), self._plan.fresh()\n",
+        TEST_MERGE_STATE + "test_a_missing_or_damaged_state_is_an_error",
     ),
     Defect(
         "a row that is no element goes to one shard",

@@ -135,8 +135,8 @@ def moment(second: int) -> str:
 @pytest.mark.timeout(600)
 def test_every_snippet_of_the_reference_runs(spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     feed(tmp_path / "data")
-    provider = "spark.sql.streaming.stateStore.providerClass"
-    before = spark.conf.get(provider)
+    for name in "cd":
+        (tmp_path / "data" / "files" / name).mkdir(parents=True)
     namespace: dict[str, Any] = {"spark": spark}
     try:
         with threaded_world() as first, threaded_world() as second:
@@ -152,10 +152,10 @@ def test_every_snippet_of_the_reference_runs(spark: Any, tmp_path: Path, capsys:
             assert namespace["frozen"].isStreaming
             assert namespace["beating"].isStreaming
             assert namespace["merged"].isStreaming
+            assert namespace["both"].isStreaming
     finally:
         for query in spark.streams.active:
             query.stop()
-        spark.conf.set(provider, before)
     assert "Published in mode update, this query promises: key" in capsys.readouterr().out
 
 

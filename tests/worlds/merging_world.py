@@ -32,9 +32,10 @@ def row_of(element: Element, order: int) -> Row:
 def element_of(row: Mapping[str, Any]) -> Element:
     if row["kind"] == "stable":
         return Stable(row["vs"])
+    ve, vold = (INF if row[name] is None else row[name] for name in ("ve", "vold"))
     if row["kind"] == "insert":
-        return Insert(bytes(row["payload"]), row["vs"], row["ve"])
-    return Adjust(bytes(row["payload"]), row["vs"], row["vold"], row["ve"])
+        return Insert(bytes(row["payload"]), row["vs"], ve)
+    return Adjust(bytes(row["payload"]), row["vs"], vold, ve)
 
 
 def rows_of(batches: InputBatches) -> list[list[Row]]:

@@ -1,10 +1,14 @@
-"""Packs: elements between the steps of a merge in Spark. Whole columns as Arrow's bytes, never one row per element.
+"""Packs: elements between the steps of a merge in Spark. Whole columns as bytes, never one row per element.
 
 ==========  =========================================================================================================
-``pack``    from rows of elements, as Spark has them, to packs: what one input sends to one shard, in a table
-``table``   the columns order, kind, vs, ve, vold, payload. The kinds are those of the wire, and those below
-``output``  what a shard emits, on its way to the rows that the query gives
+``Pack``    what one input sends to one shard: a frame, a table or a report
+frame       inserts, adjusts and stables in the columns of the wire, as the core takes them; their orders are beside it
+table       the columns order, kind, vs, ve, vold, payload. The kinds are those of the wire, and those below
+report      how far a shard of the merge that is this input has come: the stable of a batch is the least of them
 ==========  =========================================================================================================
+
+With the native core, rows become frames, and only rows that are no inserts, adjusts or stables come in tables. The
+engine in Python makes tables of all rows.
 
 Some rows go to all shards: a stable, the attaching and leaving of an input, and a row that is no element. So all shards
 receive them at the same place of the input, and end an input together where they can.
@@ -12,19 +16,25 @@ receive them at the same place of the input, and end an input together where the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from google.protobuf.message import DecodeError
 
 from lmerge.core.batch import AnyBatch, Batch
-from lmerge.core.elements import ADJUST, INF, NEG_INF, STABLE
-from lmerge.core.engines.selection import NATIVE
+from lmerge.core.elements import ADJUST, INF, NEG_INF, STABLE, Stable
+from lmerge.core.engines.selection import NATIVE, best
+from lmerge.errors import InvalidBatch, LimitExceeded
 from lmerge.spark.sink import columns
 from lmerge.wire.engine_frames import frames_of
 from lmerge.wire.generated import lmerge_pb2 as pb
+from lmerge.wire.limits import UNLIMITED
 
 # Kinds beyond those of elements.
 ATTACH: Final = 3  # a new life of the input; Vs: from when on it is right, null: always
@@ -44,55 +54,160 @@ TABLE: Final = pa.schema(
 )
 PACKS: Final = pa.schema(
     [
-        ("lane", pa.int32()),
         ("shard", pa.int32()),
         ("input", pa.int32()),
+        ("form", pa.int8()),
         ("concerns_all", pa.bool_()),
+        ("first", pa.int64()),
+        ("last", pa.int64()),
+        ("orders", pa.binary()),
         ("elements", pa.binary()),
+        ("place", pa.string()),
     ]
 )
+# The forms of a pack.
+FRAME: Final = 0
+TABLE_FORM: Final = 1
+REPORT: Final = 2
 _NO_PAYLOAD: Final = pa.scalar(b"", pa.binary())
 _ZERO: Final = pa.scalar(0, pa.int64())
 
 
 @dataclass(frozen=True)
-class Packer:
-    """Turns record batches (input, shard, order, kind, payload, vs, ve, vold) into packs, for ``mapInArrow``.
+class Pack:
+    """Elements of one input for one shard, in order.
 
-    ``lanes``: the number by which Spark groups each shard. ``has_order``: the column of order has values.
+    ``first``, ``last``: the bounds of their orders. ``orders``: eight bytes for each element of a frame. ``place``: the
+    place of the bytes, if they are in a file (``pack_files``). ``concerns_all``: all shards receive an element of it.
     """
 
-    lanes: tuple[int, ...]
-    has_order: bool
+    shard: int
+    input: int
+    form: int
+    concerns_all: bool
+    first: int
+    last: int
+    orders: bytes
+    elements: bytes
+    place: str | None = None
 
-    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        for rows in batches:
-            for number in pc.unique(rows.column("input")).to_pylist():
-                own = rows.filter(pc.and_not(pc.equal(rows.column("input"), number), _is_empty_stable(rows)))
-                yield self._packs(number, own)
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+        return len(self.orders) + len(self.elements)
 
-    def _packs(self, number: int, rows: Any) -> Any:
-        table = elements_table(rows, self.has_order)
-        kind, shard = table.column("kind"), rows.column("shard")
-        # Malformed rows go to all shards as well: each shard finds them, and the input ends in all shards.
-        backwards = pc.and_(pc.less(kind, STABLE), pc.less(table.column("ve"), table.column("vs")))
-        to_all = pc.or_(pc.greater_equal(kind, STABLE), backwards)
-        concerns_all = bool(pc.any(to_all).as_py())
-        packs: list[tuple[int, int, int, bool, bytes]] = []
-        for at, lane in enumerate(self.lanes):
-            piece = table
-            if len(self.lanes) > 1:
-                piece = table.filter(pc.or_(to_all, pc.fill_null(pc.equal(shard, at), False)))
-            # The first shard receives every batch, so that it notices a state of other settings (``shard``).
-            if piece.num_rows or at == 0:
-                packs.append((lane, at, number, concerns_all, to_bytes(piece)))
-        return pa.RecordBatch.from_arrays(
-            [pa.array(column, field.type) for column, field in zip(zip(*packs), PACKS)], schema=PACKS
-        )
+    @property
+    def sort_key(self) -> tuple[int, int, int, bytes, bytes]:
+        """What packs of an input are sorted by, so that each attempt at a batch takes them in one sequence."""
+        return self.first, self.last, self.form, self.orders, self.elements
+
+
+class Report(NamedTuple):
+    """How far a shard of a merge has come in a batch. ``before``: its last report. ``shards``: how many report."""
+
+    before: int
+    stable: int
+    shards: int
+
+
+def least(reports: Sequence[Report]) -> int | None:
+    """Return the new stable point that the reports of one batch make; None if there is none."""
+    if not reports or len(reports) < reports[0].shards:
+        return None
+    stable = min(report.stable for report in reports)
+    return stable if stable > min(report.before for report in reports) else None
+
+
+@dataclass(frozen=True)
+class MergeCall:
+    """Elements of one input in their order: a frame with its batch, or a table.
+
+    ``data``: its bytes. ``place``: where they are, if they are in a file.
+    """
+
+    data: bytes
+    batch: AnyBatch | None
+    table: Any = None
+    place: str | None = None
+
+    @property
+    def count(self) -> int:
+        """The number of elements, or of rows."""
+        count: int = self.table.num_rows if self.batch is None else self.batch.count
+        return count
+
+    @classmethod
+    def of_table(cls, table: Any) -> MergeCall:
+        """Return the call with a table."""
+        return cls(to_bytes(table), None, table)
+
+    @classmethod
+    def of_batch(cls, batch: AnyBatch) -> MergeCall:
+        """Return the call with a batch."""
+        return cls(frame([batch]), batch)
+
+    @classmethod
+    def read(cls, data: bytes, is_frame: bool, place: str | None = None) -> MergeCall:
+        """Return the call with these bytes. Raises InvalidBatch."""
+        return cls(data, from_frame(data), None, place) if is_frame else cls(data, None, from_bytes(data), place)
+
+
+def record_batch(packs: Sequence[Pack]) -> Any:
+    """Return packs as rows of ``PACKS``."""
+    values = [[getattr(pack, field.name) for pack in packs] for field in PACKS]
+    return pa.RecordBatch.from_arrays(
+        [pa.array(column, field.type) for column, field in zip(values, PACKS)], PACKS.names
+    )
+
+
+def packs_of(rows: Any) -> list[Pack]:
+    """Return rows of ``PACKS`` as packs."""
+    return [Pack(**row) for row in rows.to_pylist()]
+
+
+def packs_of_table(table: Any, number: int, shards: int) -> list[Pack]:
+    """Return the packs of a table of one input, by shard."""
+    kind = table.column("kind")
+    # Malformed rows go to all shards as well: each shard finds them, and the input ends in all shards.
+    backwards = pc.and_(pc.less(kind, STABLE), pc.less(table.column("ve"), table.column("vs")))
+    to_all = pc.or_(pc.greater_equal(kind, STABLE), backwards)
+    concerns_all = bool(pc.any(to_all).as_py())
+    shard = pa.array([shard_of(payload, shards) for payload in table.column("payload").to_pylist()], pa.int32())
+    packs = []
+    for at in range(shards):
+        piece = table.filter(pc.or_(to_all, pc.equal(shard, at)))
+        if piece.num_rows:
+            first, last = bounds(piece) or (NEG_INF, NEG_INF)
+            packs.append(Pack(at, number, TABLE_FORM, concerns_all, first, last, b"", to_bytes(piece)))
+    return packs
+
+
+def packs_of_report(report: Report, number: int, shards: int, order: int) -> list[Pack]:
+    """Return the packs of a report, which all shards receive."""
+    data = json.dumps(report).encode()
+    return [Pack(shard, number, REPORT, True, order, order, b"", data) for shard in range(shards)]
+
+
+def shard_of(payload: bytes, shards: int) -> int:
+    """Return the shard of a payload: the same in every process, on either engine."""
+    return zlib.crc32(payload) % shards
+
+
+def bounds(table: Any) -> tuple[int, int] | None:
+    """Return the least and the largest order in a table; None if no row has one."""
+    orders = table.column("order").filter(pc.not_equal(table.column("kind"), MALFORMED))
+    found = pc.min_max(orders).as_py()
+    return None if found["min"] is None else (found["min"], found["max"])
+
+
+def malformed(order: int, reason: str) -> Any:
+    """Return the table of a row that is no element."""
+    return pa.table([[order], [MALFORMED], [0], [0], [0], [reason.encode()]], schema=TABLE)
 
 
 def elements_table(rows: Any, has_order: bool) -> Any:
     """Return rows of one input as ``TABLE``. A row that is no element becomes MALFORMED, with the reason."""
+    rows = rows.filter(pc.invert(_is_empty_stable(rows)))
     kind_names = rows.column("kind")
     index = pc.index_in(kind_names, value_set=pa.array(KIND_NAMES))
     kind = pc.fill_null(index, MALFORMED).cast(pa.uint8())
@@ -127,6 +242,47 @@ def elements_table(rows: Any, has_order: bool) -> Any:
     return table.combine_chunks()
 
 
+def calls_of(packs: Sequence[Pack], has_order: bool) -> list[MergeCall]:
+    """Return the elements of one input in one batch, by their order, or else inserts, adjusts, stables.
+
+    Frames whose orders do not overlap stay as they are, one after another. Reports come last, as a stable.
+    """
+    given = sorted((pack for pack in packs if pack.form != REPORT), key=lambda pack: pack.sort_key)
+    calls = _calls_in_order(given, has_order) if given else []
+    stable = least([Report(*json.loads(pack.elements)) for pack in packs if pack.form == REPORT])
+    return calls if stable is None else [*calls, MergeCall.of_batch(Batch.of([Stable(stable)]))]
+
+
+def _calls_in_order(packs: Sequence[Pack], has_order: bool) -> list[MergeCall]:
+    is_sequence = all(before.last <= after.first for before, after in pairwise(packs)) and (
+        has_order or len(packs) == 1
+    )
+    has_table = any(pack.form == TABLE_FORM for pack in packs)
+    if has_table or (not is_sequence and best() != NATIVE):
+        return [MergeCall.of_table(joined([_table_of(pack) for pack in packs], has_order))]
+    calls = [MergeCall.read(pack.elements, True, pack.place) for pack in packs]
+    if is_sequence:
+        return calls
+    from lmerge.spark.merging import native_packs
+
+    batch = native_packs.in_order([(call.batch, pack.orders) for call, pack in zip(calls, packs)], has_order)
+    return [MergeCall.of_batch(batch)]
+
+
+def joined(tables: list[Any], has_order: bool) -> Any:
+    """Return the rows of several tables by their order, or else inserts, adjusts, stables."""
+    table = pa.concat_tables(tables).combine_chunks()
+    if not has_order:
+        return table.take(pc.sort_indices(table, sort_keys=[("kind", "ascending"), ("vs", "ascending")]))
+    order = table.column("order").combine_chunks()
+    if len(order) > 1 and pc.any(pc.less(order.slice(1), order.slice(0, len(order) - 1))).as_py():
+        table = table.take(pc.array_sort_indices(order)).combine_chunks()  # stable: equal ones stay as they came
+    return table
+
+
+# Bytes.
+
+
 def to_bytes(table: Any) -> bytes:
     """Return a table in Arrow's stream format."""
     sink = pa.BufferOutputStream()
@@ -140,26 +296,35 @@ def from_bytes(data: bytes) -> Any:
     return pa.ipc.open_stream(data).read_all()
 
 
-def joined(tables: list[Any], has_order: bool) -> Any:
-    """Return the rows of one input in one batch, by its column of order, or else inserts, adjusts, stables."""
-    table = pa.concat_tables(tables).combine_chunks()
-    if not has_order:
-        return table.take(pc.sort_indices(table, sort_keys=[("kind", "ascending"), ("vs", "ascending")]))
-    order = table.column("order").combine_chunks()
-    if len(order) > 1 and pc.any(pc.less(order.slice(1), order.slice(0, len(order) - 1))).as_py():
-        table = table.take(pc.array_sort_indices(order)).combine_chunks()  # stable: equal ones stay as they came
-    return table
+def frame(batches: Sequence[AnyBatch]) -> bytes:
+    """Return batches as one frame: the message by which a publisher sends them."""
+    return frames_of(best()).encode_publish(1, batches)
+
+
+def from_frame(data: bytes) -> AnyBatch:
+    """Return the batch of a frame. Raises InvalidBatch."""
+    try:
+        received: Any = frames_of(best()).read_publish(data)
+        if isinstance(received, pb.PublishRequest):
+            raise InvalidBatch("the frame holds no batch")
+        batch: AnyBatch = received.decode(UNLIMITED)
+    except (DecodeError, LimitExceeded) as problem:
+        raise InvalidBatch(f"the frame cannot be read: {problem}") from problem
+    return batch
+
+
+# Batches and tables.
 
 
 def batch_of(table: Any) -> AnyBatch:
     """Return a table that holds only elements as a batch of the core."""
     parts = [table.column(name).combine_chunks() for name in TABLE.names]
     _, kind, vs, ve, vold, payload = parts
-    return columns.batch_of(_bytes_of(kind), vs, ve, vold, payload)
+    return columns.batch_of(columns.bytes_of(kind), vs, ve, vold, payload)
 
 
-def table_of(batch: AnyBatch, first: int) -> Any:
-    """Return a batch of the core as a table without its stables; ``order`` counts from ``first``."""
+def table_of(batch: AnyBatch, orders: Any) -> Any:
+    """Return a batch of the core as a table with these orders."""
     if isinstance(batch, Batch):
         arrays = [
             pa.array(batch.kinds, pa.uint8()),
@@ -172,9 +337,32 @@ def table_of(batch: AnyBatch, first: int) -> Any:
         # The native core's columns are those of the wire: no object per element is made here.
         message = pb.SubscribeResponse.FromString(frames_of(NATIVE).encode_subscribe([batch])).batch
         arrays = _arrays_of(message)
-    order = pa.array(range(first, first + batch.count), pa.int64())
-    table = pa.table([order, *arrays], schema=TABLE)
-    return table.filter(pc.not_equal(table.column("kind"), STABLE)).combine_chunks()
+    return pa.table([orders, *arrays], schema=TABLE)
+
+
+def without_empty_stables(table: Any) -> Any:
+    """Return a table without stable(-inf), which means nothing."""
+    is_stable = pc.equal(table.column("kind"), STABLE)
+    return table.filter(pc.invert(pc.and_(is_stable, pc.equal(table.column("vs"), NEG_INF))))
+
+
+def without_stables(batch: AnyBatch) -> AnyBatch:
+    """Return the inserts and adjusts of a batch."""
+    if batch.counts(batch.count)[2] == 0:
+        return batch
+    if isinstance(batch, Batch):
+        return Batch.of([element for element, kind in zip(batch.elements(), batch.kinds) if kind != STABLE])
+    from lmerge.spark.merging import native_packs
+
+    return native_packs.without_stables(batch)
+
+
+def _table_of(pack: Pack) -> Any:
+    if pack.form == TABLE_FORM:
+        return from_bytes(pack.elements)
+    batch = from_frame(pack.elements)
+    orders = pa.Array.from_buffers(pa.int64(), batch.count, [None, pa.py_buffer(pack.orders)])
+    return table_of(batch, orders)
 
 
 def _is_empty_stable(rows: Any) -> Any:
@@ -194,11 +382,6 @@ def _arrays_of(message: pb.Batch) -> list[Any]:
     payload = pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(ends), pa.py_buffer(message.payloads)])
     kind = pa.Array.from_buffers(pa.uint8(), count, [None, pa.py_buffer(message.kinds)])
     return [kind, *times, payload]
-
-
-def _bytes_of(kinds: Any) -> bytes:
-    data = kinds.buffers()[1]
-    return b"" if data is None else bytes(memoryview(data)[kinds.offset : kinds.offset + len(kinds)])
 
 
 def _blamed(table: Any, mask: Any, kind_names: Any, template: str) -> Any:

@@ -5,14 +5,16 @@ order of elements between two stables may differ, and the temporal database is t
 
 ::
 
-    rows of elements     union, and a column: which shard (a hash of the payload)
-      pack               whole Arrow columns: what one input sends to one shard; stables go to every shard
-      shard              a stateful processor: a core merge a shard, its state in Spark's state store
+    rows, frames, files  what the inputs deliver (``packer``)
+      pack               whole columns: what one input sends to one shard; stables go to every shard. Large packs are in
+                         files of the checkpoint, and Spark shuffles their places (``pack_files``)
+      shard              a core merge for each shard, whose state is in files of the checkpoint (``state_files``)
       unpack             rows again, and the stable of the batch: the smallest of the shards'
 
 Columns in: ``kind`` (insert, adjust, stable), ``payload`` (binary or text), ``vs``, ``ve``, ``vold`` (whole numbers,
 or timestamps as microseconds since the epoch; a null end is +inf; Vc of a stable is in ``vs``), and ``order``. Columns
-out: the same, ``shard`` and ``ended``.
+out: the same, ``shard`` and ``ended``. With the envelope ``frames`` a row out is a whole frame, for another merge or
+for ``format("lmerge")``; a row in with a column ``frame`` is one as well.
 
 How the merge handles what Spark changes:
 
@@ -34,39 +36,45 @@ How the merge handles what Spark changes:
   (law 5). A row of kind ``attach`` begins a new incarnation of its input (``vs``: from when on it is right, null:
   always), one of kind ``detach`` ends it. If nothing is stable yet and no input is left that is right from the
   beginning, the merge begins with the one that is right from the earliest time, and the output is right from there on.
-* **Exactly once.** The state of a shard is the snapshot of its merge and the calls to it since, written in the batch to
-  which they belong. A batch that is run again begins where it began before.
+* **Exactly once.** The state of a shard is a snapshot of its merge and the calls to it since. Each batch writes the
+  state behind it as a file of its number. Batch N begins with the state after batch N-1, whenever and wherever it runs.
 """
 
 from __future__ import annotations
 
+import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from pyspark.sql import functions
+from pyspark.sql import DataFrame, functions
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import BinaryType, IntegralType, NullType, StringType, TimestampType
 
 from lmerge.core.policy import parse_closing, parse_policy
 from lmerge.core.properties import parse_properties
 from lmerge.errors import UsageError
-from lmerge.spark.merging.packs import PACKS, Packer
-from lmerge.spark.merging.processor import OUT, ShardProcessor
-from lmerge.spark.merging.rows import ROWS, Unpacker
+from lmerge.spark.merging.element_files import TIMES
+from lmerge.spark.merging.packer import FILES, FRAMES, ROWS, Packer
+from lmerge.spark.merging.packs import PACKS
+from lmerge.spark.merging.rows import FRAMES as OUT_FRAMES
+from lmerge.spark.merging.rows import ROWS as OUT_ROWS
+from lmerge.spark.merging.rows import Unpacker, frame_rows
 from lmerge.spark.merging.shard import InputPlan, MergePlan
+from lmerge.spark.merging.shard_task import OUT, ShardTask
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column
 
 ALGORITHMS: Final = ("r3", "r4")
-# Each shard is one of Spark's groups and two rows a batch: more shards than this only cost time.
+# Each shard is a task and a file a batch: more shards than this only cost time.
 SHARDS_MAX: Final = 1_024
-
-_PROVIDER: Final = "spark.sql.streaming.stateStore.providerClass"
-_ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-_TIMES: Final = ("vs", "ve", "vold")
+# What the rows of the result are.
+ENVELOPES: Final = ("elements", "frames")
+_REPORT: Final = "struct<before: bigint, stable: bigint, shards: int>"
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 @dataclass(frozen=True)
@@ -89,73 +97,44 @@ def merge(
     algorithm: str = "r4",
     shards: int = 2,
     *,
+    checkpoint: str,
+    name: str = "merge",
     policy: str = "lazy",
     closing: str = "all",
     order: str | None = "order",
+    envelope: str = "elements",
 ) -> DataFrame:
     """Return the merged stream of ``inputs`` as rows of elements (see above). Write it in output mode ``append``.
 
     ``inputs``: streaming DataFrames, by name or numbered from 0. ``algorithm``: ``r4``, or ``r3`` where (Vs, payload)
-    is a key. ``shards``: the number of parallel merges; they are spread evenly if ``spark.sql.shuffle.partitions``
-    equals or divides it. ``policy``, ``closing``: see ``lmerge.core.policy``. ``order``: the column that orders each
-    input; None: see above. None of these may change while a checkpoint lives, nor may the names of the inputs.
+    is a key. ``shards``: the number of parallel merges. ``checkpoint``: that of the query, as in its
+    ``checkpointLocation``; the merge's state is in a folder in it, with this ``name``, of which each merge of a query
+    needs another. ``policy``, ``closing``: see ``lmerge.core.policy``. ``order``: the column that orders each input;
+    None: see above. ``envelope``: ``elements``, or ``frames``. None of these but the last may change while a checkpoint
+    lives, nor may the names of the inputs.
 
-    Raises UsageError naming the problem: too old a Spark, a session without the RocksDB state store, an input that
-    does not stream or lacks a column.
+    Raises UsageError naming the problem: too old a Spark, an input that does not stream or lacks a column.
     """
     named = _named(inputs)
     _check_settings(algorithm, shards, policy, closing)
-    _check_session(next(iter(named.values())).df)
+    _check_place(name, envelope)
+    if not hasattr(next(iter(named.values())).df, "repartitionById"):
+        raise UsageError("cannot merge in this Spark: repartitionById came with PySpark 4.1")
     plan = MergePlan(
-        tuple(InputPlan(name, tuple(one.properties), one.join_at) for name, one in named.items()),
+        tuple(InputPlan(one, tuple(given.properties), given.join_at) for one, given in named.items()),
         algorithm,
         shards,
         policy,
         closing,
         order is not None,
     )
+    folder = f"{checkpoint}/lmerge-{name}"
     plan.fresh()  # raises the core's errors about the settings
-    rows: DataFrame | None = None
-    for number, (name, one) in enumerate(named.items()):
-        mine = _rows(number, name, one.df, shards, order)
-        rows = mine if rows is None else rows.unionAll(mine)
-    assert rows is not None
     with warnings.catch_warnings():
         # PySpark warns of new versions of pandas, which is not used here.
         warnings.filterwarnings("ignore", message=".*pandas", category=FutureWarning)
-        return _query(rows, plan)
-
-
-def lanes(shards: int) -> list[int]:
-    """Return the number by which Spark groups each shard: the smallest ones that its hash spreads evenly.
-
-    The first is 0, however many there are, so that shard 0 always meets a state of other settings and reports it.
-    """
-    found = [0]
-    taken = {spark_hash(0) % shards}
-    candidate = 1
-    while len(found) < shards:
-        if spark_hash(candidate) % shards not in taken:
-            found.append(candidate)
-            taken.add(spark_hash(candidate) % shards)
-        candidate += 1
-    return found
-
-
-def spark_hash(number: int) -> int:
-    """Return Spark's ``hash`` of one int column, by which it spreads groups: Murmur3 with seed 42, signed 32 bits."""
-    mask = 0xFFFFFFFF
-
-    def rotated(value: int, by: int) -> int:
-        return (value << by | value >> (32 - by)) & mask
-
-    mixed = rotated((number & mask) * 0xCC9E2D51 & mask, 15) * 0x1B873593 & mask
-    value = (rotated(42 ^ mixed, 13) * 5 + 0xE6546B64) & mask
-    value ^= 4  # the length of an int
-    value = (value ^ value >> 16) * 0x85EBCA6B & mask
-    value = (value ^ value >> 13) * 0xC2B2AE35 & mask
-    value ^= value >> 16
-    return value - (1 << 32) if value >> 31 else value
+        packs = [_packed(at, one, given.df, plan, order, folder) for at, (one, given) in enumerate(named.items())]
+        return _query(reduce(DataFrame.unionAll, packs), plan, folder, envelope == "frames")
 
 
 def _named(inputs: Inputs) -> dict[str, MergeInput]:
@@ -180,21 +159,31 @@ def _check_settings(algorithm: str, shards: int, policy: str, closing: str) -> N
     parse_closing(closing)
 
 
-def _check_session(df: DataFrame) -> None:
-    spark: SparkSession = df.sparkSession
-    if not hasattr(df, "repartitionById"):
-        raise UsageError("cannot merge in this Spark: transformWithState on rows came with PySpark 4.1")
-    provider = spark.conf.get(_PROVIDER)
-    if provider != _ROCKSDB:
-        raise UsageError(
-            f"cannot merge: transformWithState needs the RocksDB state store, and this session has {provider}; "
-            f"before the query is made: spark.conf.set({_PROVIDER!r}, {_ROCKSDB!r})"
-        )
+def _packed(number: int, name: str, df: DataFrame, plan: MergePlan, order: str | None, folder: str) -> DataFrame:
+    """Return the packs of one input."""
+    form = _form(df)
+    if form == FRAMES:
+        if order is None or order not in df.columns:
+            raise UsageError(f"cannot merge: input {name!r} is of frames, which need a column of order")
+        report = functions.col("report") if "report" in df.columns else functions.lit(None).cast(_REPORT)
+        number_of = _typed(df, name, order, (IntegralType,)).cast("long")
+        rows = df.select("frame", number_of.alias("order"), report.alias("report"))
+    elif form == FILES:
+        rows = df.select("path")
+    else:
+        rows = _rows(name, df, order)
+    return rows.mapInArrow(Packer(number, name, form, plan.shards, order, folder).__call__, from_arrow_schema(PACKS))
 
 
-def _rows(number: int, name: str, df: DataFrame, shards: int, order: str | None) -> DataFrame:
+def _form(df: DataFrame) -> str:
+    if df.columns == ["path"]:
+        return FILES
+    return FRAMES if "frame" in df.columns else ROWS
+
+
+def _rows(name: str, df: DataFrame, order: str | None) -> DataFrame:
     """Return the rows of one input in the columns that ``Packer`` takes."""
-    expected = ("kind", "payload", *_TIMES, *([order] if order else []))
+    expected = ("kind", "payload", *TIMES, *([order] if order else []))
     missing = next((column for column in expected if column not in df.columns), None)
     if missing is not None and missing == order:
         raise UsageError(
@@ -203,16 +192,12 @@ def _rows(number: int, name: str, df: DataFrame, shards: int, order: str | None)
         )
     if missing is not None:
         raise UsageError(f"cannot merge: input {name!r} has no column {missing!r}; it has {', '.join(df.columns)}")
-    payload = _typed(df, name, "payload", (BinaryType, StringType)).cast("binary")
-    shard = functions.pmod(functions.xxhash64(payload), functions.lit(shards)).cast("int")
     number_of = functions.lit(None) if order is None else _typed(df, name, order, (IntegralType,))
     return df.select(
-        functions.lit(number).alias("input"),
-        shard.alias("shard"),
         number_of.cast("long").alias("order"),
         _typed(df, name, "kind", (StringType,)).alias("kind"),
-        payload.alias("payload"),
-        *(_time(df, name, column).alias(column) for column in _TIMES),
+        _typed(df, name, "payload", (BinaryType, StringType)).cast("binary").alias("payload"),
+        *(_time(df, name, column).alias(column) for column in TIMES),
     )
 
 
@@ -220,6 +205,13 @@ def _time(df: DataFrame, name: str, column: str) -> Column:
     typed = _typed(df, name, column, (IntegralType, TimestampType))
     is_timestamp = isinstance(df.schema[column].dataType, TimestampType)
     return functions.unix_micros(typed) if is_timestamp else typed.cast("long")
+
+
+def _check_place(name: str, envelope: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"cannot merge: {name!r} cannot be a name of a merge, which becomes a folder's")
+    if envelope not in ENVELOPES:
+        raise UsageError(f"cannot merge: unknown envelope {envelope!r}; there are {', '.join(ENVELOPES)}")
 
 
 def _typed(df: DataFrame, name: str, column: str, types: tuple[Any, ...]) -> Column:
@@ -230,10 +222,32 @@ def _typed(df: DataFrame, name: str, column: str, types: tuple[Any, ...]) -> Col
     return df[column]
 
 
-def _query(rows: DataFrame, plan: MergePlan) -> DataFrame:
-    packer = Packer(tuple(lanes(plan.shards)), plan.has_order)
-    packs = rows.mapInArrow(packer.__call__, from_arrow_schema(PACKS))
-    shard_output = packs.groupBy("lane").transformWithState(ShardProcessor(plan), OUT, "Append", "None")
-    if plan.shards > 1:
-        shard_output = shard_output.repartitionById(plan.shards, functions.col("place"))
-    return shard_output.mapInArrow(Unpacker(plan.shards).__call__, from_arrow_schema(ROWS))
+def _query(packs: DataFrame, plan: MergePlan, folder: str, as_frames: bool) -> DataFrame:
+    task = ShardTask(plan, folder)
+    by_shard = packs.repartitionById(plan.shards, functions.col("shard"))
+    if as_frames:
+        return by_shard.mapInArrow(_FrameTask(task).__call__, from_arrow_schema(OUT_FRAMES))
+    unpacker, rows = Unpacker(plan.shards), from_arrow_schema(OUT_ROWS)
+    if plan.shards == 1:
+        return by_shard.mapInArrow(_RowTask(task, unpacker).__call__, rows)
+    shard_output = by_shard.mapInArrow(task.__call__, from_arrow_schema(OUT))
+    return shard_output.repartitionById(plan.shards, functions.col("place")).mapInArrow(unpacker.__call__, rows)
+
+
+@dataclass(frozen=True)
+class _FrameTask:
+    task: ShardTask
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        return frame_rows(self.task(batches), self.task.plan.shards)
+
+
+@dataclass(frozen=True)
+class _RowTask:
+    """Both steps in one, for a single shard."""
+
+    task: ShardTask
+    unpacker: Unpacker
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        return self.unpacker(self.task(batches))

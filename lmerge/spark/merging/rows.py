@@ -1,16 +1,24 @@
-"""The last step of a merge in Spark: turns the shards' output of one batch into the rows that the query gives."""
+"""The last step of a merge in Spark: turns the shards' output of one batch into the rows that the query gives.
+
+They are rows of elements, or frames: a row for each frame, with the order of its first element, and a row for the
+report of each shard. The stable of a batch of frames is the least of the reports, which their reader finds: so frames
+need no step in which the shards meet.
+"""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import ADJUST, NEG_INF
+from lmerge.core.engines.selection import NATIVE, best
 from lmerge.spark.merging import packs
+from lmerge.spark.merging.packs import Report, least
 
 ROWS: Final = pa.schema(
     [
@@ -24,25 +32,36 @@ ROWS: Final = pa.schema(
         ("ended", pa.string()),
     ]
 )
+REPORT: Final = pa.struct([("before", pa.int64()), ("stable", pa.int64()), ("shards", pa.int32())])
+FRAMES: Final = pa.schema(
+    [
+        ("frame", pa.binary()),
+        ("elements", pa.int32()),
+        ("order", pa.int64()),
+        ("report", REPORT),
+        ("shard", pa.int32()),
+        ("ended", pa.string()),
+    ]
+)
 # Bits for the elements that one batch can cause in one shard. The rest of 63 bits counts batches.
 ORDER_BITS: Final = 40
 # Rows of one Arrow batch, the same as Spark's.
 _BATCH_ROWS: Final = 10_000
 
 
+@dataclass(frozen=True)
 class Unpacker:
-    """Turns the shards' output of a batch into rows, for ``mapInArrow``. The last partition receives all reports.
+    """Turns the shards' output of a batch into rows of elements, for ``mapInArrow``.
 
-    The stable of the output is the smallest of the shards'. It is emitted when all shards report and it has advanced,
-    after all other rows of its partition.
+    The last partition receives all reports. The stable of the output is the smallest of the shards'. It is emitted when
+    all shards report and it has advanced, after all other rows of its partition.
     """
 
-    def __init__(self, shards: int) -> None:
-        self._shards = shards
+    shards: int
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         output: list[tuple[int, int, bytes]] = []
-        reports: list[tuple[int, int]] = []
+        reports: list[Report] = []
         ended: set[str] = set()
         batch = 0
         for rows in batches:
@@ -51,37 +70,63 @@ class Unpacker:
                 if row["elements"] is not None:
                     output.append((row["shard"], row["first"], row["elements"]))
                     continue
-                ended.update(json.loads(row["ended"]))
-                reports += [] if row["stable"] is None else [(row["before"], row["stable"])]
-        for shard, _, data in sorted(output, key=lambda one: one[:2]):  # a shuffle promises no order
-            yield from element_rows(shard, packs.from_bytes(data)).to_batches(max_chunksize=_BATCH_ROWS)
-        stable = NEG_INF  # an empty stable, if there is only an input's end to report
-        if len(reports) == self._shards and min(now for _, now in reports) > min(before for before, _ in reports):
-            stable = min(now for _, now in reports)
-        if stable > NEG_INF or ended:
-            order = (batch + 1 << ORDER_BITS) - 1
-            row = ["stable", None, stable, None, None, None, order, "; ".join(sorted(ended)) or None]
-            yield pa.RecordBatch.from_arrays(
-                [pa.array([value], field.type) for value, field in zip(row, ROWS)], schema=ROWS
-            )
+                ended.update([row["ended"]] if row["ended"] else [])
+                reports += [] if row["stable"] is None else [Report(row["before"], row["stable"], self.shards)]
+        for shard, first, data in sorted(output, key=lambda one: one[:2]):  # a shuffle promises no order
+            yield from element_rows(packs.from_frame(data), shard, first)
+        stable = least(reports)
+        if stable is not None or ended:
+            # An empty stable, if there is only an input's end to report.
+            vc = NEG_INF if stable is None else stable
+            row = ["stable", None, vc, None, None, None, _last(batch), "; ".join(sorted(ended)) or None]
+            yield _record(row, ROWS)
 
 
-def element_rows(shard: int, table: Any) -> Any:
-    """Return elements of a shard as rows. Missing values are null."""
+def frame_rows(batches: Iterator[Any], shards: int) -> Iterator[Any]:
+    """Turn the output of one shard in a batch into rows of ``FRAMES``. Its report takes the place of a stable."""
+    for rows in batches:
+        for row in rows.to_pylist():
+            if row["elements"] is not None:
+                yield _record([row["elements"], row["count"], row["first"], None, row["shard"], None], FRAMES)
+            else:
+                stable = NEG_INF if row["stable"] is None else row["stable"]
+                report = {"before": row["before"], "stable": stable, "shards": shards}
+                yield _record([None, 0, _last(row["batch"]), report, row["shard"], row["ended"]], FRAMES)
+
+
+def _last(batch: int) -> int:
+    """Return the order behind all others of a batch."""
+    return (batch + 1 << ORDER_BITS) - 1
+
+
+def _record(row: list[Any], schema: Any) -> Any:
+    return pa.RecordBatch.from_arrays(
+        [pa.array([value], field.type) for value, field in zip(row, schema)], schema=schema
+    )
+
+
+def element_rows(batch: AnyBatch, shard: int, first: int) -> Iterator[Any]:
+    """Yield the elements of a shard as rows. Their orders count from ``first`` on; missing values are null."""
+    if best() == NATIVE:
+        from lmerge.spark.merging import native_packs
+
+        rows = native_packs.rows_of(batch, shard, first)
+        yield from (rows.slice(at, _BATCH_ROWS) for at in range(0, rows.num_rows, _BATCH_ROWS))
+        return
+    count = batch.count
+    table = packs.table_of(batch, pa.array(range(first, first + count), pa.int64()))
     kind = table.column("kind")
-    vold = pc.if_else(pc.equal(kind, ADJUST), table.column("vold"), pa.scalar(None, pa.int64()))
-    kind_names = pa.array(packs.KIND_NAMES).take(kind.combine_chunks().cast(pa.int32()))
-    count = table.num_rows
-    return pa.table(
+    rows = pa.table(
         [
-            kind_names,
+            pa.array(packs.KIND_NAMES).take(kind.combine_chunks().cast(pa.int32())),
             table.column("payload"),
             table.column("vs"),
             table.column("ve"),
-            vold,
+            pc.if_else(pc.equal(kind, ADJUST), table.column("vold"), pa.scalar(None, pa.int64())),
             pa.repeat(pa.scalar(shard, pa.int32()), count),
             table.column("order"),
             pa.nulls(count, pa.string()),
         ],
         schema=ROWS,
     )
+    yield from rows.to_batches(max_chunksize=_BATCH_ROWS)

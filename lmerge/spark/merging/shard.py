@@ -1,14 +1,16 @@
 """One shard of a merge in Spark: a ``core.merge.Merge`` that outlives its process, batch by batch.
 
 A merge is a pure function of the calls made to it. So its state is a snapshot (the *base*) and the calls since (the
-*log*), both in Spark's state store. A batch writes its own calls and no more, and a new base is written when the log
-has grown as long as the last base. So the bytes written for an element are bounded, however many events are live.
+*log*), both in files (``state_files``). A batch writes its own calls and no more, and a new base is written when the
+log has grown to several times the last base. So the bytes written for an element are bounded, however many events are
+live.
 
-A worker that still holds the merge as of the store's version continues with it. Any other worker restores the base and
-repeats the log. The store's ``token`` decides which: each attempt at a batch writes a token of its own, so what a
-failed attempt left in a process is never used.
+A worker that still holds the merge as of the batch before continues with it. One that holds it as of an earlier batch
+of the same run of the query repeats the log since; any other worker restores the base and repeats the log. What a
+worker holds was reached by an attempt whose batch has succeeded, or it belongs to an earlier batch: a run of a query
+ends when a batch fails, and the merge is not held while a batch works on it.
 
-This module does not depend on Spark: ``ShardStore`` is all that it needs of ``processor``.
+This module does not depend on Spark.
 """
 
 from __future__ import annotations
@@ -16,11 +18,9 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, Final, Protocol
-from uuid import uuid4
+from dataclasses import asdict, dataclass
+from typing import Any, Final
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from lmerge.core.detaching import DetachCause
@@ -29,13 +29,19 @@ from lmerge.core.engines.selection import AUTO
 from lmerge.core.merge import Merge, Outcome, earliest_joining
 from lmerge.core.merge_config import MergeConfig
 from lmerge.core.snapshot import restored, snapshot_of
-from lmerge.errors import UsageError
+from lmerge.errors import StoreDamaged, UsageError
 from lmerge.spark.merging import packs
+from lmerge.spark.merging.pack_files import PackFiles
+from lmerge.spark.merging.packs import MergeCall, Pack
+from lmerge.spark.merging.state_files import Head, StateFiles
 
 # A shorter log is not worth a new base: to repeat it takes a few milliseconds.
 LOG_BYTES_MIN: Final = 2**20
-# The size of one entry of the state: well under what Spark's pipe to Python and RocksDB handle well in one piece.
-CHUNK_BYTES: Final = 4 * 2**20
+# A new base is written when the log has so many times its bytes, or so many batches.
+LOG_PER_BASE: Final = 8
+LOGS_MAX: Final = 256
+# The size of one part of a base.
+PART_BYTES: Final = 64 * 2**20
 # Merges that a worker holds for later batches. Those of queries that have ended are dropped first.
 HELD_MAX: Final = 64
 _MALFORMED_ROW: Final = "it sent a row that is no element"
@@ -78,48 +84,14 @@ class MergePlan:
         return merge
 
 
-class ShardStore(Protocol):
-    """The state of one shard: a text, and chunks of bytes by number."""
-
-    def head(self) -> str | None: ...
-    def put_head(self, text: str) -> None: ...
-    def chunk(self, number: int) -> bytes: ...
-    def put_chunk(self, number: int, data: bytes) -> None: ...
-    def drop_chunk(self, number: int) -> None: ...
-
-
-@dataclass
-class Head:
-    """The first entry of the store. ``base`` and ``log`` are ranges of chunks.
-
-    ``orders``: the last order of each input; ``reported``: the stable point that was last reported.
-    """
-
-    lineage: str
-    settings: dict[str, Any]
-    token: str = ""
-    base: tuple[int, int] = (0, 0)
-    log: tuple[int, int] = (0, 0)
-    base_bytes: int = 0
-    log_bytes: int = 0
-    orders: dict[str, int] = field(default_factory=dict)
-    reported: int = NEG_INF
-
-    @classmethod
-    def of(cls, text: str) -> Head:
-        head = cls(**json.loads(text))
-        head.base, head.log = (head.base[0], head.base[1]), (head.log[0], head.log[1])
-        return head
-
-
 @dataclass(frozen=True)
 class ShardOutput:
-    """What a batch caused. ``tables``: elements without stables, in order.
+    """What a batch caused. ``batches``: inserts and adjusts, in order.
 
     ``before``, ``stable``: the stable point reported last, and the present one. ``ended``: why inputs have ended.
     """
 
-    tables: list[Any]
+    batches: list[Any]
     before: int
     stable: int
     ended: list[str]
@@ -127,7 +99,9 @@ class ShardOutput:
 
 @dataclass
 class _Held:
-    token: str
+    run: str
+    batch: int
+    head: Head
     merge: Merge
 
 
@@ -135,65 +109,119 @@ _held: OrderedDict[str, _Held] = OrderedDict()
 
 
 class Shard:
-    """One shard, in one batch. Raises UsageError if its state was made with other settings."""
+    """One shard, in one batch of one run of the query.
 
-    def __init__(self, plan: MergePlan, number: int, store: ShardStore) -> None:
-        self._plan, self._number, self._store = plan, number, store
+    Raises UsageError if its state was made with other settings, and StoreDamaged if it is missing or cannot be read.
+    """
+
+    def __init__(self, plan: MergePlan, number: int, files: StateFiles, run: str, batch: int) -> None:
+        self._plan, self._number, self._files = plan, number, files
+        self._run, self._batch = run, batch
+        self._packs = PackFiles(files.folder)
         self._head, self._merge = self._load()
 
-    def step(self, packed: Iterable[tuple[int, bytes]], first_order: int, *, reports: bool) -> ShardOutput:
-        """Merge packs (input, bytes of a table) of one batch, input by input, and return what the merge emits.
+    def step(self, packed: Iterable[Pack], *, reports: bool) -> ShardOutput:
+        """Merge the packs of one batch, input by input, write the state, and return what the merge emits.
 
-        The order of the output counts from ``first_order`` on. ``reports``: all shards report their stable points in
-        this batch.
+        ``reports``: all shards report their stable points in this batch.
         """
-        by_input: dict[int, list[Any]] = {}
-        for number, data in packed:
-            by_input.setdefault(number, []).append(packs.from_bytes(data))
-        tables: list[Any] = []
+        by_input: dict[int, list[Pack]] = {}
+        for pack in packed:
+            by_input.setdefault(pack.input, []).append(self._packs.loaded(pack))
+        batches: list[Any] = []
         ended: list[str] = []
+        log: list[bytes] = []
+        self._head.calls = []
         for number in sorted(by_input):
-            table = packs.joined(by_input[number], self._plan.has_order)
-            for piece in _pieces(self._in_order(number, table)):
-                self._note(number, piece)
-                for outcome in apply(self._merge, self._plan.inputs[number], piece):
+            for call in self._in_order(number, by_input[number]):
+                self._note(number, call, log)
+                for outcome in apply(self._merge, self._plan.inputs[number], call):
                     ended += [_reason(one.input, one.reason) for one in outcome.detached if _is_fault(one)]
-                    if outcome.batch.count:
-                        tables.append(packs.table_of(outcome.batch, first_order))
-                        first_order += outcome.batch.count
+                    events = packs.without_stables(outcome.batch)
+                    if events.count:
+                        batches.append(events)
         before, stable = self._head.reported, self._merge.stable_point
         if reports:
             self._head.reported = stable
-        self._save()
-        return ShardOutput([table for table in tables if table.num_rows], before, stable, ended)
+        self._save(log)
+        return ShardOutput(batches, before, stable, ended)
 
-    def _in_order(self, number: int, table: Any) -> Any:
-        """Return the table if its order continues the last batch, otherwise a row that ends the input."""
-        if not self._plan.has_order or not table.num_rows:
-            return table
+    def _in_order(self, number: int, packed: list[Pack]) -> list[MergeCall]:
+        """Return the elements of an input, or a row that ends it if their order does not continue the last batch."""
+        calls = packs.calls_of(packed, self._plan.has_order)
+        known = [pack for pack in packed if pack.last > NEG_INF]
+        if not self._plan.has_order or not known:
+            return calls
         name = self._plan.inputs[number].name
-        orders = table.column("order").filter(pc.not_equal(table.column("kind"), packs.MALFORMED))
-        if not len(orders):
-            return table
-        first, newest = orders[0].as_py(), orders[len(orders) - 1].as_py()
+        first, newest = min(pack.first for pack in known), max(pack.last for pack in known)
         last = self._head.orders.get(name)
         if last is not None and first < last:
             reason = f"its order goes back: {first} came in a later batch than {last}"
-            return pa.table([[0], [packs.MALFORMED], [0], [0], [0], [reason.encode()]], schema=packs.TABLE)
+            return [MergeCall.of_table(packs.malformed(0, reason))]
         self._head.orders[name] = newest
-        return table
+        return calls
+
+    def _note(self, number: int, call: MergeCall, log: list[bytes]) -> None:
+        """Add a call to the log: its place, or else its bytes."""
+        head = self._head
+        head.calls.append((number, call.table is None, call.place))
+        head.taken += call.count
+        head.log_bytes += len(call.data)
+        if call.place is None:
+            log.append(call.data)
 
     # The state.
 
     def _load(self) -> tuple[Head, Merge]:
-        text = self._store.head()
-        if text is None:
-            return Head(uuid4().hex, self._plan.settings()), self._plan.fresh()
-        head = Head.of(text)
-        self._check(head.settings)
+        before = self._batch - 1
         # Removed for as long as the batch lasts: a merge that failed in the middle must not be used again.
-        held = _held.pop(head.lineage, None)
-        return head, held.merge if held is not None and held.token == head.token else self._restored(head)
+        held = _held.pop(self._files.place, None)
+        if before < 0:
+            return Head(self._plan.settings()), self._plan.fresh()
+        if held is not None and held.run == self._run and held.batch == before:
+            return held.head, held.merge
+        found = self._files.read(before)
+        if found is None:
+            raise self._missing(before)
+        head, parts = found
+        self._check(head.settings)
+        if held is not None and held.run == self._run and max(head.base, 0) <= held.batch < before:
+            merge, start = held.merge, held.batch
+        else:
+            merge, start = self._based(head.base)
+        for batch in range(start + 1, before):
+            self._repeat(merge, *self._files.known(batch))
+        if start < before:
+            self._repeat(merge, head, parts)
+        self._files.remove_below(head.oldest)
+        return head, merge
+
+    def _based(self, base: int) -> tuple[Merge, int]:
+        if base < 0:
+            return self._plan.fresh(), base
+        _, parts = self._files.known(base)
+        return restored(b"".join(parts), engine=self._plan.engine), base
+
+    def _repeat(self, merge: Merge, head: Head, parts: list[bytes]) -> None:
+        inline = iter(parts)
+        for number, is_frame, place in head.calls:
+            data = next(inline) if place is None else self._packs.elements(place)
+            apply(
+                merge, self._plan.inputs[number], MergeCall.read(data, is_frame)
+            )  # its output was emitted when it came
+
+    def _missing(self, before: int) -> Exception:
+        """Return the error for a state that is not there: of other settings, if the first shard shows that."""
+        try:
+            first = StateFiles(self._files.folder, 0).read(before)
+        except StoreDamaged:
+            first = None
+        if first is not None:
+            self._check(first[0].settings)
+        return StoreDamaged(
+            f"shard {self._number} of the merge cannot continue with batch {self._batch}: its state after batch "
+            f"{before}, {self._files.place}/{before}, is missing; all executors need the checkpoint's folder"
+        )
 
     def _check(self, before: Mapping[str, Any]) -> None:
         now = self._plan.settings()
@@ -205,51 +233,52 @@ class Shard:
                 f"checkpoint was made with {before.get(name)!r}; begin with a new checkpoint"
             )
 
-    def _restored(self, head: Head) -> Merge:
-        merge = self._plan.fresh()
-        if head.base[0] < head.base[1]:
-            merge = restored(b"".join(map(self._store.chunk, range(*head.base))), engine=self._plan.engine)
-        for at in range(*head.log):
-            table = packs.from_bytes(self._store.chunk(at))
-            for _ in apply(merge, self._plan.inputs[int(table.schema.metadata[b"input"])], table):
-                pass  # its output was emitted when it came
-        return merge
+    def _remove_packs(self, settled: int) -> None:
+        """Remove packs that no shard needs: a shard needs those behind its oldest base. Shard 0 does it for all."""
+        for number in range(1, self._plan.shards):
+            found = StateFiles(self._files.folder, number).read(self._batch - 1)
+            if found is None:
+                return  # the shard is late with an earlier batch; the next removal takes them
+            settled = min(settled, found[0].settled)
+        self._packs.remove_up_to(settled)
 
-    def _note(self, number: int, table: Any) -> None:
-        """Append a call to the log."""
-        data = packs.to_bytes(table.replace_schema_metadata({"input": str(number)}))
-        start, stop = self._head.log
-        self._store.put_chunk(stop, data)
-        self._head.log = (start, stop + 1)
-        self._head.log_bytes += len(data)
+    def _check_alone(self, head: Head) -> None:
+        """Check that no other merge of the query has written the state of this batch."""
+        earlier = self._files.read(self._batch)
+        if earlier is not None and earlier[0].run == self._run and earlier[0].taken != head.taken:
+            raise UsageError(
+                f"shard {self._number} of the merge took {head.taken:,} elements up to batch {self._batch}, and "
+                f"{earlier[0].taken:,} when that batch ran before: two merges of a query need different names, and a "
+                "batch must have the same rows whenever it runs"
+            )
 
-    def _save(self) -> None:
+    def _save(self, log: list[bytes]) -> None:
         head = self._head
-        if head.log_bytes > max(head.base_bytes, LOG_BYTES_MIN):
-            self._rebase()
-        head.token = uuid4().hex
-        self._store.put_head(json.dumps(asdict(head)))
-        _held[head.lineage] = _Held(head.token, self._merge)
+        head.run = self._run
+        head.logs += 1
+        parts = log
+        if head.logs >= LOGS_MAX or head.log_bytes > max(LOG_PER_BASE * head.base_bytes, LOG_BYTES_MIN):
+            snapshot = snapshot_of(self._merge)
+            parts = [snapshot[at : at + PART_BYTES] for at in range(0, len(snapshot), PART_BYTES)]
+            head.base, head.base_bytes = self._batch, len(snapshot)
+            head.bases.append(self._batch)
+            head.logs = head.log_bytes = 0
+            head.calls = []
+        self._check_alone(head)
+        oldest = head.oldest
+        self._files.write(self._batch, head, parts)
+        if self._number == 0 and head.oldest > oldest:
+            self._remove_packs(head.settled)
+        _held[self._files.place] = _Held(self._run, self._batch, head, self._merge)
         while len(_held) > HELD_MAX:
             _held.popitem(last=False)
 
-    def _rebase(self) -> None:
-        """Write a new base, and drop the old base and the log."""
-        head = self._head
-        snapshot = snapshot_of(self._merge)
-        for at in (*range(*head.base), *range(*head.log)):
-            self._store.drop_chunk(at)
-        first = head.log[1]
-        pieces = [snapshot[at : at + CHUNK_BYTES] for at in range(0, len(snapshot), CHUNK_BYTES)]
-        for at, piece in enumerate(pieces, first):
-            self._store.put_chunk(at, piece)
-        end = first + len(pieces)
-        head.base, head.log = (first, end), (end, end)
-        head.base_bytes, head.log_bytes = len(snapshot), 0
 
-
-def apply(merge: Merge, one: InputPlan, table: Any) -> list[Outcome]:
-    """Apply a table of one input to the merge. Equal merges emit the same for the same table."""
+def apply(merge: Merge, one: InputPlan, call: MergeCall) -> list[Outcome]:
+    """Apply elements of one input to the merge. Equal merges emit the same for the same call."""
+    if call.batch is not None:
+        return [merge.apply(one.name, call.batch), *_admit_if_stuck(merge)]
+    table: Any = call.table
     controls = pc.indices_nonzero(pc.greater(table.column("kind"), STABLE)).to_pylist()
     outcomes, start = [], 0
     for at in (*controls, table.num_rows):
@@ -292,11 +321,3 @@ def _is_fault(detached: Any) -> bool:
 
 def _reason(name: str, reason: str) -> str:
     return reason if repr(name) in reason else f"input {name!r} has ended: {reason}"
-
-
-def _pieces(table: Any) -> list[Any]:
-    """Split the table into pieces that fit a chunk of the state."""
-    if not table.num_rows:
-        return []
-    rows = max(1, int(table.num_rows * CHUNK_BYTES / max(table.nbytes, 1)))
-    return [table.slice(at, rows) for at in range(0, table.num_rows, rows)]

@@ -364,15 +364,22 @@ impl Columns {
     }
 
     /// Append a whole batch.
+    ///
+    /// # Panics
+    /// As [`Columns::push`].
     pub fn extend(&mut self, batch: &View<'_>) {
-        for at in 0..batch.len() {
-            self.push(
-                batch.kind(at),
-                batch.vs(at),
-                batch.ve(at),
-                batch.vold(at),
-                batch.payload(at),
-            );
+        let count = batch.len();
+        let before = self.payloads.len();
+        u32::try_from(before + batch.payload_bytes()).expect("one batch has at most 4 GiB of payloads");
+        self.kinds.extend_from_slice(batch.kinds);
+        self.vs.extend_from_slice(batch.vs_bytes());
+        append_times(&mut self.ve, batch.ve_bytes(), count);
+        append_times(&mut self.vold, batch.vold_bytes(), count);
+        self.payloads.extend_from_slice(batch.payloads_bytes());
+        self.ends.reserve(4 * count);
+        for at in 0..count {
+            let end = (before + batch.payload_end(at)) as u32;
+            self.ends.extend_from_slice(&end.to_le_bytes());
         }
     }
 
@@ -391,6 +398,15 @@ impl Columns {
             ends: &self.ends,
             payloads: &self.payloads,
         }
+    }
+}
+
+/// Append a column of times, which is zero where the batch omits it.
+fn append_times(column: &mut Vec<u8>, times: &[u8], count: usize) {
+    if times.is_empty() {
+        column.resize(column.len() + 8 * count, 0);
+    } else {
+        column.extend_from_slice(times);
     }
 }
 

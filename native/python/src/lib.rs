@@ -8,6 +8,7 @@ mod cleanse;
 mod columns;
 mod core;
 mod digests;
+mod elements;
 mod limit;
 mod rows;
 mod state;
@@ -29,6 +30,8 @@ mod _native {
     use super::core::{Core, Violation};
     #[pymodule_export]
     use super::digests::Digests;
+    #[pymodule_export]
+    use super::elements::{divide, element_rows, in_order, pack_elements, without_stables};
     #[pymodule_export]
     use super::limit::{CountLimit, Limit};
     #[pymodule_export]

@@ -10,12 +10,14 @@
 //! | `pack`, `round`, `decimal` | the canonical forms of single values |
 //! | `encode`, `cells` | record batches to payloads: each column to one of a few forms, then each row to bytes |
 //! | `decode` | payloads to a record batch; trusts nothing |
+//! | `elements` | rows of elements to batches, one for each shard, and back |
 //! | `check` | whether payloads are rows, without decoding them; trusts nothing |
 
 mod cells;
 pub mod check;
 pub mod decimal;
 pub mod decode;
+pub mod elements;
 pub mod encode;
 pub mod pack;
 pub mod round;

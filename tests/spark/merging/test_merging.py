@@ -1,172 +1,39 @@
 """A merge in Spark equals the service's own core after every batch, even if batches fail (laws 1 to 8, docs/laws.md).
 
-The parts that Spark calls are called here without Spark: packs, shards with a store that can be rolled back, rows.
-``test_merging_queries`` tests whole queries.
+The steps that Spark calls are called here without Spark (``local_query``); ``test_merging_queries`` has whole queries.
 """
 
 from __future__ import annotations
 
-import json
-import zlib
-from collections.abc import Iterable, Mapping, Sequence
-from copy import deepcopy
+from collections.abc import Sequence
+from pathlib import Path
 from random import Random
-from typing import Any
 
 import pyarrow as pa
 import pytest
+from local_query import LocalQuery, file_of, frame_row
 from merging_world import InputBatches, Output, Row, Twin, cut, plan_of, row_of, rows_of, streams
 
 from lmerge.core.elements import INF, INSERT, NEG_INF, STABLE, Adjust, Element, Event, Insert, Stable
+from lmerge.core.engines import selection
 from lmerge.core.engines.selection import ENGINES, native_problem
 from lmerge.errors import UsageError
-from lmerge.spark.merging import shard
-from lmerge.spark.merging.packs import DETACH, PACKS, TABLE, Packer, to_bytes
-from lmerge.spark.merging.rows import ORDER_BITS, ROWS, Unpacker
-from lmerge.spark.merging.shard import InputPlan, MergePlan, Shard
+from lmerge.spark.merging import packer, packs, shard
+from lmerge.spark.merging import rows as rows_module
+from lmerge.spark.merging.packer import FILES, FRAMES, ROWS, Packer
+from lmerge.spark.merging.packs import DETACH, TABLE, MergeCall
+from lmerge.spark.merging.shard import InputPlan, MergePlan
 from lmerge.testing.streams.merge_inputs import joining, present, reference
 
-IN = pa.schema(
-    [
-        ("input", pa.int32()),
-        ("shard", pa.int32()),
-        ("order", pa.int64()),
-        ("kind", pa.string()),
-        ("payload", pa.binary()),
-        ("vs", pa.int64()),
-        ("ve", pa.int64()),
-        ("vold", pa.int64()),
-    ]
-)
-OUTPUT = pa.schema(
-    [
-        ("place", pa.int32()),
-        ("shard", pa.int32()),
-        ("batch", pa.int64()),
-        ("first", pa.int64()),
-        ("before", pa.int64()),
-        ("stable", pa.int64()),
-        ("ended", pa.string()),
-        ("elements", pa.binary()),
-    ]
-)
 
-
-class MemoryStore:
-    """A shard's state. As in Spark, the writes of a batch are kept only if the batch succeeds."""
-
-    def __init__(self) -> None:
-        self.text: str | None = None
-        self.chunks: dict[int, bytes] = {}
-        self.written = 0
-
-    def head(self) -> str | None:
-        return self.text
-
-    def put_head(self, text: str) -> None:
-        self.text = text
-
-    def chunk(self, number: int) -> bytes:
-        return self.chunks[number]
-
-    def put_chunk(self, number: int, data: bytes) -> None:
-        assert number not in self.chunks
-        self.chunks[number] = data
-        self.written += len(data)
-
-    def drop_chunk(self, number: int) -> None:
-        del self.chunks[number]
-
-
-class LocalQuery:
-    """The dataflow of a query, called as Spark calls it. ``random`` decides what Spark leaves open."""
-
-    def __init__(self, plan: MergePlan, random: Random) -> None:
-        self.plan, self.random = plan, random
-        self.stores = [MemoryStore() for _ in range(plan.shards)]
-        self.number = 0
-
-    def batch(self, by_input: Mapping[int, Sequence[Row]], fails: bool = False) -> list[Row]:
-        """Return the rows of one batch. ``fails``: it is run, discarded, and run again."""
-        if fails:
-            kept = deepcopy(self.stores)
-            self._run(by_input)
-            self.stores = kept
-        rows = self._run(by_input)
-        self.number += 1
-        return rows
-
-    def _run(self, by_input: Mapping[int, Sequence[Row]]) -> list[Row]:
-        packer = Packer(tuple(range(self.plan.shards)), self.plan.has_order)
-        packs = [row for batch in packer(iter(self._arrow(by_input))) for row in batch.to_pylist()]
-        self.random.shuffle(packs)
-        out: list[Row] = []
-        for at in range(self.plan.shards):
-            own = [pack for pack in packs if pack["shard"] == at]
-            if own:
-                out += self._shard(at, own)
-        self.random.shuffle(out)
-        places = [[row for row in out if row["place"] == place] for place in range(self.plan.shards)]
-        unpacker = Unpacker(self.plan.shards)
-        found = []
-        for rows in places:
-            for batch in unpacker(iter([pa.RecordBatch.from_pylist(rows, schema=OUTPUT)])):
-                assert batch.schema == ROWS
-                found += batch.to_pylist()
-        return found
-
-    def _arrow(self, by_input: Mapping[int, Sequence[Row]]) -> Iterable[Any]:
-        for number, rows in by_input.items():
-            shuffled = [
-                row | {"input": number, "payload": None if row["payload"] is None else row["payload"].encode()}
-                for row in rows
-            ]
-            if self.plan.has_order:
-                self.random.shuffle(shuffled)
-            for row in shuffled:
-                row["shard"] = None if row["payload"] is None else zlib.crc32(row["payload"]) % self.plan.shards
-            for start in range(0, len(shuffled), 7):
-                yield pa.RecordBatch.from_pylist(shuffled[start : start + 7], schema=IN)
-
-    def _shard(self, at: int, own: list[Row]) -> list[Row]:
-        reports = any(pack["concerns_all"] for pack in own)
-        shard = Shard(self.plan, at, self.stores[at])
-        output = shard.step(((p["input"], p["elements"]) for p in own), self.number << ORDER_BITS, reports=reports)
-        shard._merge.check()
-        blank = dict.fromkeys(OUTPUT.names) | {"shard": at, "batch": self.number, "first": 0}
-        rows: list[Row] = [
-            blank | {"place": at, "first": t.column("order")[0].as_py(), "elements": to_bytes(t)} for t in output.tables
-        ]
-        if reports or output.ended:
-            stable = output.stable if reports else None
-            rows.append(
-                blank
-                | {
-                    "place": self.plan.shards - 1,
-                    "before": output.before,
-                    "stable": stable,
-                    "ended": json.dumps(output.ended),
-                }
-            )
-        return rows
-
-
-@pytest.fixture(autouse=True)
-def small_states(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make logs and chunks so small that tests reach new bases, and bases in pieces."""
-    monkeypatch.setattr(shard, "LOG_BYTES_MIN", 4_000)
-    monkeypatch.setattr(shard, "CHUNK_BYTES", 900)
-    shard._held.clear()
-
-
-def compare(plan: MergePlan, inputs: Sequence[InputBatches], random: Random) -> Output:
+def compare(plan: MergePlan, inputs: Sequence[InputBatches], random: Random, form: str = ROWS) -> Output:
     """Run batches through query and twin. After each batch both have the same events and stable point."""
-    query, twin, output = LocalQuery(plan, random), Twin(plan), Output()
-    rows = [rows_of(one) for one in inputs]
+    query, twin, output = LocalQuery(plan, random, form), Twin(plan), Output()
+    given_rows = [rows_of(one) for one in inputs]
     for at in range(max(map(len, inputs))):
         if random.random() < 0.4:
             shard._held.clear()  # Spark gives the next batch to another worker
-        batch = {number: one[at] for number, one in enumerate(rows) if at < len(one)}
+        batch = {number: one[at] for number, one in enumerate(given_rows) if at < len(one)}
         given = output.batch(query.batch(batch, fails=random.random() < 0.3))
         expected = twin.batch({number: one[at] for number, one in enumerate(inputs) if at < len(one)})
         assert given == expected, f"batch {at}"
@@ -182,6 +49,26 @@ def test_after_every_batch_it_means_what_the_core_means(algorithm: str, shards: 
         inputs = [cut(random, stream, 6) for stream in streams(random, algorithm, 3)]
         output = compare(plan_of(algorithm, shards, "abc"), inputs, random)
         assert output.tdb.stable_point == INF
+
+
+@pytest.mark.parametrize("form", [FRAMES, FILES])
+@pytest.mark.parametrize("shards", [1, 3])
+def test_frames_and_files_mean_what_rows_mean(form: str, shards: int) -> None:
+    for seed in range(5):
+        random = Random(seed)
+        inputs = [cut(random, stream, 6) for stream in streams(random, "r4", 3)]
+        output = compare(plan_of("r4", shards, "abc"), inputs, random, form)
+        assert output.tdb.stable_point == INF
+
+
+@pytest.mark.parametrize("form", [ROWS, FRAMES, FILES])
+def test_workers_without_the_native_core_do_the_same(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (packer, packs, rows_module, selection):
+        monkeypatch.setattr(module, "best", lambda: selection.PYTHON)
+    for seed in range(3):
+        random = Random(seed)
+        inputs = [cut(random, stream, 5) for stream in streams(random, "r4", 2)]
+        compare(plan_of("r4", 2, engine=selection.PYTHON), inputs, random, form)
 
 
 @pytest.mark.parametrize(
@@ -244,11 +131,11 @@ def test_where_no_input_is_right_from_the_beginning_the_merge_begins_with_the_ea
 def test_an_input_that_leaves_before_anything_is_stable_leaves_the_merge_to_the_others() -> None:
     plan = MergePlan((InputPlan("a"), InputPlan("b", join_at=7)), "r3", 1)
     merge = plan.fresh()
-    pack = pa.table([[1, 2], [INSERT, STABLE], [8, 9], [12, 0], [0, 0], [b"x", b""]], schema=TABLE)
-    shard.apply(merge, plan.inputs[1], pack)
+    given = pa.table([[1, 2], [INSERT, STABLE], [8, 9], [12, 0], [0, 0], [b"x", b""]], schema=TABLE)
+    shard.apply(merge, plan.inputs[1], MergeCall.of_table(given))
     assert merge.stable_point == NEG_INF
     leaves = pa.table([[1], [DETACH], [0], [0], [0], [b""]], schema=TABLE)
-    assert shard.apply(merge, plan.inputs[0], leaves)[-1].joined == ("b",)
+    assert shard.apply(merge, plan.inputs[0], MergeCall.of_table(leaves))[-1].joined == ("b",)
     assert merge.stable_point == 9
 
 
@@ -338,9 +225,15 @@ def test_without_an_order_a_batch_is_taken_by_kind() -> None:
     assert output.ended == []
 
 
-def test_a_report_of_an_end_changes_nothing_in_the_next_merge() -> None:
+@pytest.mark.parametrize("engine", selection.available())
+@pytest.mark.parametrize("form", [ROWS, FRAMES])
+def test_a_report_of_an_end_changes_nothing_in_the_next_merge(
+    engine: str, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The row of stable(-inf) that carries ``ended`` does not count as a stable that goes back."""
-    query, output = LocalQuery(plan_of("r4", 2), Random(1)), Output()
+    for module in (packer, packs, rows_module, selection):
+        monkeypatch.setattr(module, "best", lambda: engine)
+    query, output = LocalQuery(plan_of("r4", 2), Random(1), form), Output()
     output.batch(query.batch({0: [row_of(Stable(10), 7)]}))
     output.batch(query.batch({0: [row_of(Stable(NEG_INF), 8), row_of(Stable(20), 9)]}))
     assert output.ended == []
@@ -367,40 +260,22 @@ def test_inputs_leave_and_come_again() -> None:
     assert len(output.tdb.events()) == 6
 
 
-def test_what_is_written_follows_the_changes_not_the_live_events() -> None:
-    """A batch of one element writes one element, even if thousands are live. A new base comes once in a long log."""
-    plan = plan_of("r4", 1)
-    query = LocalQuery(plan, Random(1))
-    query.batch({0: [row_of(Insert(b"p%05d" % i, i, INF), i) for i in range(5_000)]})
-    base = json.loads(query.stores[0].text or "")["base_bytes"]
-    before, bases = query.stores[0].written, 0
-    for at in range(40):
-        head = query.stores[0].text
-        query.batch({0: [row_of(Stable(6_000 + at), 10_000 + at)]})
-        bases += json.loads(head or "")["base"] != json.loads(query.stores[0].text or "")["base"]
-    assert base > 200_000
-    assert bases == 0
-    assert query.stores[0].written - before < 40 * 2_000
+def test_a_frame_that_cannot_be_read_ends_its_input() -> None:
+    query, output = LocalQuery(plan_of("r4", 2), Random(1), FRAMES), Output()
+    query.delivered = lambda _: iter([frame_row(b"junk", 7)])
+    output.batch(query.batch({1: []}))
+    (reason,) = output.ended
+    assert "the frame of order 7: the frame cannot be read" in reason or "holds no batch" in reason
 
 
-def test_a_state_of_other_settings_is_refused() -> None:
-    query = LocalQuery(plan_of("r4", 1), Random(1))
-    query.batch({0: [row_of(Stable(1), 0)]})
-    for plan, name in (
-        (plan_of("r3", 1), "algorithm"),
-        (plan_of("r4", 2), "shards"),
-        (plan_of("r4", 1, "abc"), "inputs"),
-        (plan_of("r4", 1, policy="eager"), "policy"),
+def test_a_file_that_is_none_fails_the_batch_by_name(tmp_path: Path) -> None:
+    for content, reason in (
+        (b"PAR1 and then nothing", "/x of input 'a': "),
+        (b"kind,payload", "/x of input 'a': it is neither Parquet nor Arrow"),
+        (file_of(pa.table({"kind": ["insert"]}), "file"), "/x of input 'a': the rows have no column 'payload'"),
     ):
-        with pytest.raises(UsageError, match=f"{name} is .* begin with a new checkpoint"):
-            Shard(plan, 0, query.stores[0])
-
-
-def test_every_batch_wakes_the_first_shard() -> None:
-    """Only this shard always meets a state of other settings, as its group is the same for any number of shards."""
-    packer = Packer((0, 5, 9), True)
-    x = next(i for i in range(99) if zlib.crc32(b"%d" % i) % 3 == 2)
-    rows = [row_of(Insert(b"%d" % x, 1, 2), 0) | {"input": 0, "shard": 2, "payload": b"%d" % x}]
-    (packs,) = packer(iter([pa.RecordBatch.from_pylist(rows, schema=IN)]))
-    assert packs.schema == PACKS
-    assert packs.column("lane").to_pylist() == [0, 9]
+        path = tmp_path / "x"
+        path.write_bytes(content)
+        given = pa.RecordBatch.from_pylist([{"path": str(path)}])
+        with pytest.raises(UsageError, match=reason):
+            list(Packer(0, "a", FILES, 2, "order", str(tmp_path)).run(iter([given]), 0))

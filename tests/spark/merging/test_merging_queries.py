@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from merging_world import InputBatches, Output, Row, Twin, cut, plan_of, row_of, rows_of, streams
 
 from lmerge.core.elements import INF, Adjust, Event, Insert, Stable
 from lmerge.errors import UsageError
 from lmerge.spark.merging.shard import MergePlan
+from lmerge.testing.streams.merge_inputs import present, reference
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+IN = pa.schema([(name, pa.int64()) for name in ("order", "vs", "ve", "vold")])
+IN = IN.append(pa.field("kind", pa.string())).append(pa.field("payload", pa.string()))
 SCHEMA = "kind string, payload string, vs long, ve long, vold long, `order` long"
-PROVIDER = "spark.sql.streaming.stateStore.providerClass"
-STORES = "org.apache.spark.sql.execution.streaming.state"
-
-
-@pytest.fixture
-def session(spark: SparkSession) -> Iterator[SparkSession]:
-    """Give a session with the state store that the merge needs."""
-    spark.conf.set(PROVIDER, f"{STORES}.RocksDBStateStoreProvider")
-    yield spark
-    spark.conf.unset(PROVIDER)
 
 
 def run_patiently(writer: Any, checkpoint: Path) -> None:
@@ -77,7 +73,9 @@ class MergingQuery:
             self.given[batch] = given
 
         inputs = [feed.stream(self.spark) for feed in self.feeds]
-        run_patiently(merge(inputs, **self.merging).writeStream.foreachBatch(keep), self.folder / "checkpoint")
+        checkpoint = self.folder / "checkpoint"
+        merged = merge(inputs, checkpoint=str(checkpoint), **self.merging)
+        run_patiently(merged.writeStream.foreachBatch(keep), checkpoint)
 
 
 def assert_means_what_the_twin_means(query: MergingQuery, inputs: Sequence[InputBatches], plan: MergePlan) -> Output:
@@ -90,13 +88,13 @@ def assert_means_what_the_twin_means(query: MergingQuery, inputs: Sequence[Input
 
 @pytest.mark.parametrize(("algorithm", "shards"), [pytest.param("r3", 2, marks=pytest.mark.long), ("r4", 3)])
 def test_a_query_goes_on_exactly_after_a_failed_batch_and_a_restart(
-    session: SparkSession, tmp_path: Path, algorithm: str, shards: int
+    spark: SparkSession, tmp_path: Path, algorithm: str, shards: int
 ) -> None:
     """Two inputs with adjusts and retractions; one starts a batch later than the other, and ends a batch earlier."""
     random = Random(7)
     one, other = streams(random, algorithm, 2, count=60, invented=0.3)
     inputs = [cut(random, one, 5), cut(random, other, 4, first=1)]
-    query = MergingQuery(session, tmp_path, inputs, algorithm=algorithm, shards=shards)
+    query = MergingQuery(spark, tmp_path, inputs, algorithm=algorithm, shards=shards)
     query.put(3)
     with pytest.raises(Exception, match="made to fail at batch 2"):
         query.run(fails_at=2)
@@ -109,11 +107,11 @@ def test_a_query_goes_on_exactly_after_a_failed_batch_and_a_restart(
     assert output.ended == []
 
 
-def test_a_query_reports_why_an_input_has_ended(session: SparkSession, tmp_path: Path) -> None:
+def test_a_query_reports_why_an_input_has_ended(spark: SparkSession, tmp_path: Path) -> None:
     random = Random(9)
     one, other = streams(random, "r3", 2)
     inputs = [cut(random, one, 2), [other[:10], [Adjust(b"nobody", 10**6, 10**6 + 5, 10**6 + 9), *other[10:]]]]
-    query = MergingQuery(session, tmp_path, inputs, algorithm="r3", shards=1)
+    query = MergingQuery(spark, tmp_path, inputs, algorithm="r3", shards=1)
     query.put(2)
     query.run()
     output = assert_means_what_the_twin_means(query, inputs, plan_of("r3", 1, "01"))
@@ -121,7 +119,7 @@ def test_a_query_reports_why_an_input_has_ended(session: SparkSession, tmp_path:
     assert "unknown-event" in reason
 
 
-def test_times_may_be_timestamps_and_order_may_be_done_without(session: SparkSession, tmp_path: Path) -> None:
+def test_times_may_be_timestamps_and_order_may_be_done_without(spark: SparkSession, tmp_path: Path) -> None:
     from pyspark.sql.functions import timestamp_micros
     from spark_world import FileFeed
 
@@ -129,11 +127,16 @@ def test_times_may_be_timestamps_and_order_may_be_done_without(session: SparkSes
 
     feed = FileFeed(tmp_path / "in", SCHEMA)
     feed.put(*[row_of(e, 0) for e in (Stable(9), Adjust(b"x", 5, 9, 8), Insert(b"x", 5, 9), Insert(b"y", 7, INF))])
-    rows = feed.stream(session)
+    rows = feed.stream(spark)
     for name in ("vs", "ve", "vold"):
         rows = rows.withColumn(name, timestamp_micros(name))
     given: list[Row] = []
-    merged = merge({"only": MergeInput(rows.drop("order"), properties=("key",))}, shards=2, order=None)
+    merged = merge(
+        {"only": MergeInput(rows.drop("order"), properties=("key",))},
+        shards=2,
+        order=None,
+        checkpoint=str(tmp_path / "checkpoint"),
+    )
     run_patiently(
         merged.writeStream.foreachBatch(lambda batch, _: given.extend(row.asDict() for row in batch.collect())),
         tmp_path / "checkpoint",
@@ -142,25 +145,70 @@ def test_times_may_be_timestamps_and_order_may_be_done_without(session: SparkSes
     assert output.batch(given) == ([Event(5, b"x", 8), Event(7, b"y", INF)], 9)
 
 
-def test_shards_are_spread_evenly_and_the_first_is_always_the_same(spark: SparkSession) -> None:
-    from lmerge.spark.merging.query import lanes, spark_hash
+@pytest.mark.parametrize("shards", [1, 2])
+def test_forms_mix_and_one_merge_feeds_another(spark: SparkSession, tmp_path: Path, shards: int) -> None:
+    """Rows, files and the frames of another merge of the same query: the table of any of them, at each batch's end."""
+    from spark_world import FileFeed
 
-    theirs = spark.range(-50, 50).selectExpr("cast(id as int) i", "hash(cast(id as int)) h").collect()
-    assert [spark_hash(row.i) for row in theirs] == [row.h for row in theirs]
-    for shards in (1, 2, 3, 8, 64):
-        assert lanes(shards)[0] == 0
-        assert sorted(spark_hash(lane) % shards for lane in lanes(shards)) == list(range(shards))
+    from lmerge.spark import element_files, merge
+
+    random = Random(5)
+    events = reference(random, 60)
+    rows, files, other = ([*cut(random, present(random, events), 4)] for _ in range(3))
+    feeds = [FileFeed(tmp_path / name, SCHEMA) for name in ("rows", "other")]
+    (tmp_path / "files").mkdir()
+    numbered = rows_of(files)
+    for at in range(4):
+        for feed, batches in zip(feeds, (rows_of(rows), rows_of(other))):
+            feed.put(*batches[at])
+        table = pa.Table.from_pylist(numbered[at], schema=IN)
+        pq.write_table(table, tmp_path / "files" / f"{at}.parquet")
+        os.utime(tmp_path / "files" / f"{at}.parquet", (at + 1, at + 1))
+    checkpoint, output = str(tmp_path / "checkpoint"), Output()
+
+    def keep(batch: DataFrame, _: int) -> None:
+        output.batch(row.asDict() for row in batch.collect())
+
+    first = merge(
+        {"rows": feeds[0].stream(spark), "other": feeds[1].stream(spark)},
+        checkpoint=checkpoint,
+        name="first",
+        shards=shards,
+        envelope="frames",
+    )
+    second = element_files(spark, str(tmp_path / "files"), maxFilesPerTrigger=1)
+    merged = merge({"first": first, "files": second}, checkpoint=checkpoint, shards=shards)
+    run_patiently(merged.writeStream.foreachBatch(keep), tmp_path / "checkpoint")
+    assert output.ended == []
+    assert output.tdb.stable_point == INF
+    assert output.tdb.events() == events
 
 
-def test_what_cannot_be_merged_is_refused_at_once(session: SparkSession, tmp_path: Path) -> None:
+def test_two_merges_of_one_name_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    from spark_world import FileFeed
+
+    from lmerge.spark import merge
+
+    feeds = [FileFeed(tmp_path / name, SCHEMA) for name in "abc"]
+    for at, feed in enumerate(feeds):
+        feed.put(*[row_of(Insert(b"%d" % n, n, INF), n) for n in range(at + 1)])
+    a, b, c = (feed.stream(spark) for feed in feeds)
+    checkpoint = str(tmp_path / "checkpoint")
+    first = merge({"a": a, "b": b}, checkpoint=checkpoint, shards=1)
+    merged = merge({"a": first, "b": c}, checkpoint=checkpoint, shards=1)
+    with pytest.raises(Exception, match="two merges of a query need different names"):
+        run_patiently(merged.writeStream.format("noop"), tmp_path / "checkpoint")
+
+
+def test_what_cannot_be_merged_is_refused_at_once(spark: SparkSession, tmp_path: Path) -> None:
     from spark_world import FileFeed
 
     from lmerge.spark.merging.query import MergeInput, merge
 
-    good = FileFeed(tmp_path / "in", SCHEMA).stream(session)
+    good = FileFeed(tmp_path / "in", SCHEMA).stream(spark)
     cases: list[tuple[str, dict[str, Any]]] = [
         ("there are no inputs", {"inputs": []}),
-        ("input '0' does not stream", {"inputs": [session.createDataFrame([], SCHEMA)]}),
+        ("input '0' does not stream", {"inputs": [spark.createDataFrame([], SCHEMA)]}),
         ("input '1' has no column 'order' .* order=None", {"inputs": [good, good.drop("order")]}),
         ("input '0' has no column 'vold'", {"inputs": [good.drop("vold")]}),
         ("column 'vs' of input '0' is string", {"inputs": [good.withColumn("vs", good.vs.cast("string"))]}),
@@ -169,11 +217,11 @@ def test_what_cannot_be_merged_is_refused_at_once(session: SparkSession, tmp_pat
         ("1 to 1024 shards, not 0", {"inputs": [good], "shards": 0}),
         ("unknown policy 'shy'", {"inputs": [good], "policy": "shy"}),
         ("unknown closing 'none'", {"inputs": [good], "closing": "none"}),
+        ("cannot be a name of a merge", {"inputs": [good], "name": "a/b"}),
+        ("unknown envelope 'rows'", {"inputs": [good], "envelope": "rows"}),
+        ("of frames, which need a column of order", {"inputs": [good.selectExpr("payload frame")]}),
         ("property", {"inputs": [MergeInput(good, properties=("tidy",))]}),
     ]
     for reason, given in cases:
         with pytest.raises(UsageError, match=reason):
-            merge(**given)
-    session.conf.set(PROVIDER, f"{STORES}.HDFSBackedStateStoreProvider")
-    with pytest.raises(UsageError, match=r"needs the RocksDB state store.*spark\.conf\.set"):
-        merge([good])
+            merge(**({"checkpoint": "/x"} | given))

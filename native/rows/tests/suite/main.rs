@@ -4,6 +4,7 @@
 mod check;
 mod decimal;
 mod decode;
+mod elements;
 mod encode;
 mod hostile;
 mod pack;
