@@ -35,7 +35,10 @@ APPEND: Final = "append"
 UPDATE: Final = "update"
 INTERVALS: Final = "intervals"
 ELEMENTS: Final = "elements"
-MODES: Final = (APPEND, UPDATE, INTERVALS, ELEMENTS)
+FRAMES: Final = "frames"
+MODES: Final = (APPEND, UPDATE, INTERVALS, ELEMENTS, FRAMES)
+# The modes in which rows hold elements: a query writes them by itself, with the option ``envelope``.
+ENVELOPES: Final = (ELEMENTS, FRAMES)
 KEYED: Final = (UPDATE, INTERVALS)
 
 FAIL: Final = "fail"
@@ -62,6 +65,7 @@ CONNECTION: Final = frozenset(
 SINK: Final = CONNECTION | {
     "replica",
     "mode",
+    "envelope",
     "properties",
     "role",
     "join_at",
@@ -271,12 +275,13 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
         ': a restart continues from there, so set .option("checkpointLocation", ...) on the query itself '
         "(Spark does not pass the setting spark.sql.streaming.checkpointLocation to a sink)",
     )
-    mode = options.one_of("mode", MODES, ELEMENTS)
+    envelope = options.one_of("envelope", ENVELOPES, ELEMENTS)
+    mode = options.one_of("mode", MODES, envelope)
     try:
         properties = tuple(sorted(parse_properties(options.items("properties"))))
     except UsageError as problem:
         raise UsageError(f"publishing to lmerge: option properties: {problem}") from None
-    if mode != ELEMENTS and options.text("schema") is None:
+    if mode not in ENVELOPES and options.text("schema") is None:
         raise UsageError(
             f"publishing to lmerge: option mode is {mode}, which lmerge.spark.publish() prepares; a query by itself "
             "publishes elements"
@@ -297,7 +302,7 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
         ve=options.text("ve"),
         kind=options.text("kind"),
         stable_lag_us=options.whole("stable_lag_us"),
-        late=options.one_of("late", (FAIL, DROP), FAIL if mode == ELEMENTS else DROP),
+        late=options.one_of("late", (FAIL, DROP), FAIL if mode in ENVELOPES else DROP),
         give_up_after_s=options.seconds("give_up_after"),
         skips=options.flag("skips"),
         stages=options.flag("stage", default=True),

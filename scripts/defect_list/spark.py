@@ -7,6 +7,7 @@ LATENESS = "lmerge/spark/plan/lateness.py"
 KEYING = "lmerge/spark/plan/keys.py"
 SHARD = "lmerge/spark/merging/shard.py"
 STATE_FILES = "lmerge/spark/merging/state_files.py"
+FRAMES = "lmerge/spark/frames.py"
 PACKS = "lmerge/spark/merging/packs.py"
 TALLY = "lmerge/spark/source/decided_events.py"
 COMMITTER = "lmerge/spark/sink/committer.py"
@@ -111,7 +112,7 @@ DEFECTS = (
     ),
     Defect(
         "the stable of a merge is that of its fastest shard",
-        PACKS,
+        FRAMES,
         "    stable = min(report.stable",
         "    stable = max(report.stable",
         TEST_MERGING + "test_what_a_shard_finds_ends_the_input_there_and_the_whole_stays_legal",
@@ -146,7 +147,7 @@ DEFECTS = (
     ),
     Defect(
         "a merge is stable when its first shard reports",
-        PACKS,
+        FRAMES,
         "if not reports or len(reports) < reports[0].shards:",
         "if not reports:",
         TEST_MERGE_STATE + "test_reports_make_a_stable_only_together",

@@ -79,7 +79,7 @@ def test_every_argument_of_publish_has_its_row() -> None:
 
 
 def test_every_option_of_a_reader_has_its_row() -> None:
-    listed = names_in(rows_of_tables("docs/spark.md", "## A merge as a DataFrame")) - {"final", "upsert", "elements"}
+    listed = names_in(rows_of_tables("docs/spark.md", "## A merge as a DataFrame")) - {"final", "upsert", "elements", "frames"}
     accepted = options.COMMON | options.STREAM_ONLY | options.BATCH_ONLY
     assert {folded(name) for name in listed} == {folded(name) for name in accepted - CONNECTION | {"servers", "merge"}}
 

@@ -14,10 +14,11 @@ import pyarrow.parquet as pq
 from merging_world import Row, element_of
 
 from lmerge.core.batch import Batch
+from lmerge.spark.frames import frame
 from lmerge.spark.merging import shard
 from lmerge.spark.merging.current_batch import CurrentBatch
 from lmerge.spark.merging.packer import FILES, ROWS, Packer
-from lmerge.spark.merging.packs import PACKS, frame
+from lmerge.spark.merging.packs import PACKS
 from lmerge.spark.merging.rows import ROWS as ROWS_OUT
 from lmerge.spark.merging.rows import Unpacker
 from lmerge.spark.merging.shard import MergePlan

@@ -13,7 +13,8 @@ import pyarrow as pa
 from lmerge import _native
 from lmerge.core.batch import AnyBatch
 from lmerge.core.engines.native_engine import columns_of
-from lmerge.spark.merging.packs import FRAME, Pack, frame
+from lmerge.spark.frames import frame
+from lmerge.spark.merging.packs import FRAME, Pack
 
 
 def packs_of_rows(rows: Sequence[Any], number: int, shards: int, has_order: bool) -> list[Pack] | None:

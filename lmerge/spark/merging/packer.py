@@ -21,13 +21,14 @@ import pyarrow as pa
 
 from lmerge.core.engines.selection import NATIVE, best
 from lmerge.errors import InvalidBatch, InvalidRow, UsageError
+from lmerge.spark.frames import Report, from_frame
 from lmerge.spark.merging import packs
 from lmerge.spark.merging.current_batch import current_batch
 from lmerge.spark.merging.element_files import element_columns, table_in
 from lmerge.spark.merging.pack_files import PackFiles
-from lmerge.spark.merging.packs import Pack, Report
+from lmerge.spark.merging.packs import Pack
 from lmerge.spark.sink import columns
-from lmerge.spark.sink.workers import freeze_loaded
+from lmerge.spark.sink.workers import acknowledge_at_once, freeze_loaded
 
 ROWS: Final = "rows"
 FRAMES: Final = "frames"
@@ -54,6 +55,7 @@ class Packer:
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         freeze_loaded()
+        acknowledge_at_once()
         yield from self.run(batches, current_batch().number)
 
     def run(self, batches: Iterator[Any], batch: int) -> Iterator[Any]:
@@ -87,7 +89,7 @@ class Packer:
         try:
             if order is None or data is None:
                 raise InvalidBatch(f"a row without {'an order' if order is None else 'a frame'}")
-            batch = packs.from_frame(data)
+            batch = from_frame(data)
         except InvalidBatch as problem:
             reason = f"the frame of order {order}: {problem}"
             return packs.packs_of_table(packs.malformed(order or 0, reason), self.number, self.shards)

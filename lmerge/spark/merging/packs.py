@@ -21,20 +21,16 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from google.protobuf.message import DecodeError
 
 from lmerge.core.batch import AnyBatch, Batch
 from lmerge.core.elements import ADJUST, INF, NEG_INF, STABLE, Stable
 from lmerge.core.engines.selection import NATIVE, best
-from lmerge.errors import InvalidBatch, LimitExceeded
+from lmerge.spark.frames import Report, arrays_of, frame, from_frame, least
 from lmerge.spark.sink import columns
-from lmerge.wire.engine_frames import frames_of
-from lmerge.wire.generated import lmerge_pb2 as pb
-from lmerge.wire.limits import UNLIMITED
 
 # Kinds beyond those of elements.
 ATTACH: Final = 3  # a new life of the input; Vs: from when on it is right, null: always
@@ -100,22 +96,6 @@ class Pack:
     def sort_key(self) -> tuple[int, int, int, bytes, bytes]:
         """What packs of an input are sorted by, so that each attempt at a batch takes them in one sequence."""
         return self.first, self.last, self.form, self.orders, self.elements
-
-
-class Report(NamedTuple):
-    """How far a shard of a merge has come in a batch. ``before``: its last report. ``shards``: how many report."""
-
-    before: int
-    stable: int
-    shards: int
-
-
-def least(reports: Sequence[Report]) -> int | None:
-    """Return the new stable point that the reports of one batch make; None if there is none."""
-    if not reports or len(reports) < reports[0].shards:
-        return None
-    stable = min(report.stable for report in reports)
-    return stable if stable > min(report.before for report in reports) else None
 
 
 @dataclass(frozen=True)
@@ -296,23 +276,6 @@ def from_bytes(data: bytes) -> Any:
     return pa.ipc.open_stream(data).read_all()
 
 
-def frame(batches: Sequence[AnyBatch]) -> bytes:
-    """Return batches as one frame: the message by which a publisher sends them."""
-    return frames_of(best()).encode_publish(1, batches)
-
-
-def from_frame(data: bytes) -> AnyBatch:
-    """Return the batch of a frame. Raises InvalidBatch."""
-    try:
-        received: Any = frames_of(best()).read_publish(data)
-        if isinstance(received, pb.PublishRequest):
-            raise InvalidBatch("the frame holds no batch")
-        batch: AnyBatch = received.decode(UNLIMITED)
-    except (DecodeError, LimitExceeded) as problem:
-        raise InvalidBatch(f"the frame cannot be read: {problem}") from problem
-    return batch
-
-
 # Batches and tables.
 
 
@@ -325,19 +288,7 @@ def batch_of(table: Any) -> AnyBatch:
 
 def table_of(batch: AnyBatch, orders: Any) -> Any:
     """Return a batch of the core as a table with these orders."""
-    if isinstance(batch, Batch):
-        arrays = [
-            pa.array(batch.kinds, pa.uint8()),
-            pa.array(batch.vs, pa.int64()),
-            pa.array(batch.ve, pa.int64()),
-            pa.array(batch.vold, pa.int64()),
-            pa.array(batch.payloads, pa.binary()),
-        ]
-    else:
-        # The native core's columns are those of the wire: no object per element is made here.
-        message = pb.SubscribeResponse.FromString(frames_of(NATIVE).encode_subscribe([batch])).batch
-        arrays = _arrays_of(message)
-    return pa.table([orders, *arrays], schema=TABLE)
+    return pa.table([orders, *arrays_of(batch)], schema=TABLE)
 
 
 def without_empty_stables(table: Any) -> Any:
@@ -369,19 +320,6 @@ def _is_empty_stable(rows: Any) -> Any:
     """Find stable(-inf), the row by which another merge reports only that one of its inputs has ended."""
     is_stable = pc.fill_null(pc.equal(rows.column("kind"), KIND_NAMES[STABLE]), False)
     return pc.and_(is_stable, pc.fill_null(pc.equal(rows.column("vs"), NEG_INF), False))
-
-
-def _arrays_of(message: pb.Batch) -> list[Any]:
-    count = len(message.kinds)
-    zeros = bytes(8 * count)
-    times = [
-        pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(column or zeros)])
-        for column in (message.vs, message.ve, message.vold)
-    ]
-    ends = b"\0\0\0\0" + (message.payload_ends or bytes(4 * count))
-    payload = pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(ends), pa.py_buffer(message.payloads)])
-    kind = pa.Array.from_buffers(pa.uint8(), count, [None, pa.py_buffer(message.kinds)])
-    return [kind, *times, payload]
 
 
 def _blamed(table: Any, mask: Any, kind_names: Any, template: str) -> Any:

@@ -56,6 +56,7 @@ from pyspark.sql.types import BinaryType, IntegralType, NullType, StringType, Ti
 from lmerge.core.policy import parse_closing, parse_policy
 from lmerge.core.properties import parse_properties
 from lmerge.errors import UsageError
+from lmerge.spark.frames import REPORT_DDL
 from lmerge.spark.merging.element_files import TIMES
 from lmerge.spark.merging.packer import FILES, FRAMES, ROWS, Packer
 from lmerge.spark.merging.packs import PACKS
@@ -73,7 +74,6 @@ ALGORITHMS: Final = ("r3", "r4")
 SHARDS_MAX: Final = 1_024
 # What the rows of the result are.
 ENVELOPES: Final = ("elements", "frames")
-_REPORT: Final = "struct<before: bigint, stable: bigint, shards: int>"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -165,7 +165,7 @@ def _packed(number: int, name: str, df: DataFrame, plan: MergePlan, order: str |
     if form == FRAMES:
         if order is None or order not in df.columns:
             raise UsageError(f"cannot merge: input {name!r} is of frames, which need a column of order")
-        report = functions.col("report") if "report" in df.columns else functions.lit(None).cast(_REPORT)
+        report = functions.col("report") if "report" in df.columns else functions.lit(None).cast(REPORT_DDL)
         number_of = _typed(df, name, order, (IntegralType,)).cast("long")
         rows = df.select("frame", number_of.alias("order"), report.alias("report"))
     elif form == FILES:

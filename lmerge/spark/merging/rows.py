@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import ADJUST, NEG_INF
 from lmerge.core.engines.selection import NATIVE, best
+from lmerge.spark.frames import REPORT, Report, from_frame, least
 from lmerge.spark.merging import packs
-from lmerge.spark.merging.packs import Report, least
 
 ROWS: Final = pa.schema(
     [
@@ -32,7 +32,6 @@ ROWS: Final = pa.schema(
         ("ended", pa.string()),
     ]
 )
-REPORT: Final = pa.struct([("before", pa.int64()), ("stable", pa.int64()), ("shards", pa.int32())])
 FRAMES: Final = pa.schema(
     [
         ("frame", pa.binary()),
@@ -73,7 +72,7 @@ class Unpacker:
                 ended.update([row["ended"]] if row["ended"] else [])
                 reports += [] if row["stable"] is None else [Report(row["before"], row["stable"], self.shards)]
         for shard, first, data in sorted(output, key=lambda one: one[:2]):  # a shuffle promises no order
-            yield from element_rows(packs.from_frame(data), shard, first)
+            yield from element_rows(from_frame(data), shard, first)
         stable = least(reports)
         if stable is not None or ended:
             # An empty stable, if there is only an input's end to report.

@@ -11,12 +11,13 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from lmerge.spark.frames import frame
 from lmerge.spark.merging import packs
 from lmerge.spark.merging.current_batch import CurrentBatch, current_batch
 from lmerge.spark.merging.rows import ORDER_BITS
 from lmerge.spark.merging.shard import MergePlan, Shard, ShardOutput
 from lmerge.spark.merging.state_files import StateFiles
-from lmerge.spark.sink.workers import freeze_loaded
+from lmerge.spark.sink.workers import acknowledge_at_once, freeze_loaded
 from lmerge.wire.codec import split_batch
 from lmerge.wire.limits import UNLIMITED
 
@@ -48,6 +49,7 @@ class ShardTask:
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         freeze_loaded()
+        acknowledge_at_once()
         yield from run_shard(self.plan, self.folder, current_batch(), batches)
 
 
@@ -71,7 +73,7 @@ def _frames(output: ShardOutput, number: int, batch: int) -> Iterator[Any]:
     first = batch << ORDER_BITS
     for events in output.batches:
         for piece in split_batch(events, _FRAME):
-            yield _row(number, number, batch, first, piece.count, None, None, None, packs.frame([piece]))
+            yield _row(number, number, batch, first, piece.count, None, None, None, frame([piece]))
             first += piece.count
 
 

@@ -10,6 +10,8 @@ mode           what a row is
                null in ``vs`` means an end, and a null in ``ve`` means a start
 ``elements``   an element: columns kind (insert, adjust, stable), payload, vs, ve, vold. A stable has its Vc in vs. It
                is not published here, but at the end of the whole batch
+``frames``     many elements in the column frame, with the same rules; or in the column report how far a shard of a
+               merge has come (``lmerge.spark.frames``)
 =============  =======================================================================================================
 
 A null in ``ve`` (and in ``vold``) is +inf. A row is *late* if no legal stream can publish it any more, because the
@@ -22,7 +24,7 @@ A change of a key is refused as a whole if either half of it is late. So what wa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -31,8 +33,9 @@ import pyarrow.compute as pc
 
 from lmerge.core.batch import EMPTY, AnyBatch, BatchBuilder, Row
 from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF, STABLE, show_time
-from lmerge.errors import InputViolation, InvalidRow, UsageError
-from lmerge.spark.options import APPEND, ELEMENTS, FAIL, KEYED, MODES, UPDATE
+from lmerge.errors import InputViolation, InvalidBatch, InvalidRow, UsageError
+from lmerge.spark.frames import Report, arrays_of, from_frame
+from lmerge.spark.options import APPEND, ELEMENTS, ENVELOPES, FAIL, KEYED, MODES, UPDATE
 from lmerge.spark.sink import columns, intervals
 from lmerge.spark.spool.published_state import PublishedState
 from lmerge.wire.arrow import encode_table, insert_columns, schema_of
@@ -91,10 +94,17 @@ class RowTally:
 
 
 class RowConverter(Protocol):
-    """Converts rows into elements. ``stable``: the largest stable among the rows; None: there is none."""
+    """Converts rows into elements.
+
+    ``stable``: the largest stable among the rows; None: there is none. ``reports``: those of shards of a merge.
+    """
 
     tally: RowTally
     stable: int | None
+    reports: list[Report]
+
+    def parts(self, rows: Any) -> Iterable[Any]:
+        """Return a record batch in the parts that ``take`` takes."""
 
     def take(self, rows: Any) -> AnyBatch:
         """Return the elements of a record batch. Raises InvalidRow, InputViolation (a late row)."""
@@ -113,14 +123,14 @@ def converter_of(
     """
     if plan.mode not in MODES:
         raise UsageError(f"unknown mode {plan.mode!r:.40}; it is {', '.join(MODES)}")
-    if plan.mode != ELEMENTS and plan.schema is None and plan.raw is None:
+    if plan.mode not in ENVELOPES and plan.schema is None and plan.raw is None:
         raise UsageError(f"mode {plan.mode} needs the schema of the payload")
     if plan.is_keyed and (not plan.keys or state is None):
         raise UsageError(f"mode {plan.mode} needs keys, and the state of what was published for them")
     if plan.mode == APPEND:
         return AppendConverter(plan, stable, skipped)
-    if plan.mode == ELEMENTS:
-        return ElementConverter(plan, stable)
+    if plan.mode in ENVELOPES:
+        return ElementConverter(plan, stable) if plan.mode == ELEMENTS else FrameConverter(plan, stable)
     assert state is not None
     keyed = UpdateConverter if plan.mode == UPDATE else IntervalConverter
     return keyed(plan, stable, state, skipped)
@@ -134,8 +144,13 @@ class _Converter:
         self._skipped = skipped
         self.tally = RowTally()
         self.stable: int | None = None
+        self.reports: list[Report] = []
         self._published_stable = stable
         self._codec = None if plan.schema is None else RowCodec(plan.schema)
+
+    def parts(self, rows: Any) -> Iterable[Any]:
+        """Return the batch as it is."""
+        return (rows,)
 
     def kept(self, value: Any) -> Any:
         """Without keys nothing is kept."""
@@ -223,7 +238,34 @@ class AppendConverter(_Converter):
         return insert_columns(self._codec, timed, start, end)
 
 
-class ElementConverter(_Converter):
+class _WholeElementConverter(_Converter):
+    """The modes in which rows hold elements."""
+
+    def _note_stables(self, stables: Any) -> None:
+        """Note the largest of a column of stables."""
+        stable = pc.max(stables).as_py()
+        if stable is not None:
+            self.stable = stable if self.stable is None else max(self.stable, stable)
+
+    def _late_mask(self, kinds: Any, vs: Any, ve: Any, vold: Any) -> Any | None:
+        """Find the late elements; None: there is none."""
+        stable = self._published_stable
+        if stable == NEG_INF:
+            return None
+        adjust = pc.or_(pc.less(ve, stable), pc.less(vold, stable))
+        late = pc.if_else(pc.equal(kinds, INSERT), pc.less(vs, stable), adjust)
+        return late if pc.any(late).as_py() else None
+
+    def _on_time(self, late: Any, arrays: Sequence[Any]) -> list[Any]:
+        """Return the columns of elements without the late ones. Raises InputViolation if late rows are errors."""
+        first = columns.first_true(late)
+        kind, vs, ve, vold, payload = (column[first].as_py() for column in arrays)
+        self._handle_late((kind, vs, ve, vold, payload), pc.sum(late).as_py())
+        on_time = pc.invert(late)
+        return [column.filter(on_time) for column in arrays]
+
+
+class ElementConverter(_WholeElementConverter):
     """Mode ``elements``."""
 
     def take(self, rows: Any) -> AnyBatch:
@@ -234,9 +276,8 @@ class ElementConverter(_Converter):
         kinds = self._kinds(rows)
         vs = columns.without_nulls(columns.times_of(rows, "vs"), "vs")
         is_stable = pc.equal(kinds, STABLE)
-        stable = pc.max(vs.filter(is_stable)).as_py()
-        if stable is not None:
-            self.stable = stable if self.stable is None else max(self.stable, stable)
+        if pc.any(is_stable).as_py():
+            self._note_stables(vs.filter(is_stable))
             is_event = pc.invert(is_stable)
             rows, kinds, vs = rows.filter(is_event), kinds.filter(is_event), vs.filter(is_event)
         if not rows.num_rows:
@@ -246,14 +287,9 @@ class ElementConverter(_Converter):
         vold = self._old_ends(rows, kinds)
         payloads = columns.binary(columns.without_nulls(columns.column_of(rows, "payload"), "payload"))
         late = self._late_mask(kinds, vs, ve, vold)
-        first = None if late is None else columns.first_true(late)
-        if first is not None:
-            row = tuple(column[first].as_py() for column in (kinds, vs, ve, vold, payloads))
-            self._handle_late(row, pc.sum(late).as_py())
-            on_time = pc.invert(late)
-            kinds, vs, ve, vold, payloads = (c.filter(on_time) for c in (kinds, vs, ve, vold, payloads))
-        data = columns.bytes_of(kinds)
-        return columns.batch_of(data, vs, ve, vold if ADJUST in data else None, payloads)
+        if late is not None:
+            kinds, vs, ve, vold, payloads = self._on_time(late, (kinds, vs, ve, vold, payloads))
+        return _batch_of(kinds, vs, ve, vold, payloads)
 
     def _kinds(self, rows: Any) -> Any:
         return columns.numbered(rows, "kind", KIND_NAMES)
@@ -264,12 +300,46 @@ class ElementConverter(_Converter):
             return columns.constant(0, rows.num_rows)
         return pc.if_else(pc.equal(kinds, ADJUST), columns.ends_of(rows, "vold"), 0)
 
-    def _late_mask(self, kinds: Any, vs: Any, ve: Any, vold: Any) -> Any | None:
-        stable = self._published_stable
-        if stable == NEG_INF:
-            return None
-        adjust = pc.or_(pc.less(ve, stable), pc.less(vold, stable))
-        return pc.if_else(pc.equal(kinds, INSERT), pc.less(vs, stable), adjust)
+
+class FrameConverter(_WholeElementConverter):
+    """Mode ``frames``."""
+
+    def parts(self, rows: Any) -> Iterable[Any]:
+        """Return the rows one by one: each frame is a batch of elements."""
+        return (rows.slice(at, 1) for at in range(rows.num_rows))
+
+    def take(self, rows: Any) -> AnyBatch:
+        """Return the inserts and adjusts of the frame in a row that are not late. See ``RowConverter``."""
+        frame = columns.column_of(rows, "frame")[0].as_py()
+        report = rows.column("report")[0].as_py() if "report" in rows.schema.names else None
+        if report is not None:
+            self.reports.append(Report(**report))
+            return EMPTY
+        if frame is None:
+            raise InvalidRow("a row has neither a frame nor a report")
+        try:
+            batch = from_frame(frame)
+        except InvalidBatch as problem:
+            raise InvalidRow(f"a row, column 'frame': {problem}") from problem
+        self.tally.rows += batch.count
+        has_stables = batch.counts(batch.count)[2] > 0
+        arrays = arrays_of(batch)
+        if has_stables:
+            is_stable = pc.equal(arrays[0], STABLE)
+            self._note_stables(arrays[1].filter(is_stable))
+            is_event = pc.invert(is_stable)
+            arrays = [column.filter(is_event) for column in arrays]
+        kinds, vs, ve, vold, _ = arrays
+        columns.check_order(vs, ve)
+        late = self._late_mask(kinds, vs, ve, vold)
+        if late is None and not has_stables:
+            return batch
+        return _batch_of(*(arrays if late is None else self._on_time(late, arrays)))
+
+
+def _batch_of(kinds: Any, vs: Any, ve: Any, vold: Any, payloads: Any) -> AnyBatch:
+    data = columns.bytes_of(kinds)
+    return columns.batch_of(data, vs, ve, vold if ADJUST in data else None, payloads) if data else EMPTY
 
 
 class _KeyedConverter(_Converter):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
+from lmerge.spark.frames import Report
 from lmerge.spark.sink.elements import RowPlan, RowTally, converter_of
 from lmerge.spark.spool.manifest import SpoolPart
 from lmerge.spark.spool.published_state import PublishedState
@@ -14,11 +16,15 @@ from lmerge.spark.spool.spool import Spool
 
 @dataclass(frozen=True)
 class RowsWritten:
-    """The result of an attempt. ``stable``: the largest among the rows (mode ``elements``); None: there is none."""
+    """The result of an attempt.
+
+    ``stable``: the largest among the rows that hold elements; None: there is none. ``reports``: of shards of a merge.
+    """
 
     part: SpoolPart
     tally: RowTally
     stable: int | None
+    reports: tuple[Report, ...]
 
 
 def write_rows(
@@ -39,7 +45,13 @@ def write_rows(
     state = PublishedState.load(spool, partition, batch - 1) if plan.is_keyed else None
     stable, skipped = spool.last_stable(batch), spool.skips_to(batch)
     converter = converter_of(plan, stable, state, skipped)
-    part = spool.write_part(batch, partition, attempt, map(converter.take, rows), on_message=on_message)
+    part = spool.write_part(
+        batch,
+        partition,
+        attempt,
+        map(converter.take, chain.from_iterable(map(converter.parts, rows))),
+        on_message=on_message,
+    )
     if state is not None:
         part = replace(part, keyed_state=state.write(batch, attempt, converter.kept, skips=skipped > stable))
-    return RowsWritten(part, converter.tally, converter.stable)
+    return RowsWritten(part, converter.tally, converter.stable, tuple(converter.reports))

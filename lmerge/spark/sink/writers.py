@@ -31,13 +31,14 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from lmerge.client.connection.faults import error_of_kind
 from lmerge.client.publish.stage import StageKey, Stager
 from lmerge.errors import InvalidBatch, LimitExceeded, LmergeError, PermissionDenied, Unauthenticated, UsageError
-from lmerge.spark.options import BATCH, ELEMENTS, QUERY, RAW, RUN, SinkOptions, schema_of_text, sink_options
+from lmerge.spark.frames import Report, least
+from lmerge.spark.options import BATCH, ELEMENTS, FRAMES, QUERY, RAW, RUN, SinkOptions, schema_of_text, sink_options
 from lmerge.spark.sink import agent
 from lmerge.spark.sink.committer import Commit
 from lmerge.spark.sink.elements import RowPlan
 from lmerge.spark.sink.partition_attempt import write_rows
 from lmerge.spark.sink.watermark import query_id
-from lmerge.spark.sink.workers import freeze_loaded
+from lmerge.spark.sink.workers import acknowledge_at_once, freeze_loaded
 from lmerge.spark.spool.manifest import SpoolPart
 from lmerge.spark.spool.spool import Spool
 
@@ -57,14 +58,15 @@ _NOTHING: Final[Mapping[str, str]] = {}
 class Written(WriterCommitMessage):
     """The report of one task to the driver.
 
-    ``stable``: the largest stable among its rows. ``holders``: servers on which the part is staged. ``late``: the
-    number of rows that were left out, ``first_late`` one of them.
+    ``stable``: the largest stable among its rows. ``reports``: those of shards of a merge in them. ``holders``: servers
+    on which the part is staged. ``late``: the number of rows that were left out, ``first_late`` one of them.
     """
 
     query: str
     run: str
     part: SpoolPart
     stable: int | None
+    reports: tuple[Report, ...]
     holders: tuple[str, ...]
     late: int
     first_late: str
@@ -106,9 +108,11 @@ class LmergeStreamWriter(DataSourceStreamArrowWriter):
         self.batch_options = {name: options[name] for name in (QUERY, RUN, BATCH) if name in options}
         self.plan = row_plan(self.options, schema)
         freeze_loaded()
+        acknowledge_at_once()
 
     def write(self, iterator: Iterator[Any]) -> Written:
         """Write one partition's rows. Raises LmergeError, naming batch and partition, if they cannot be published."""
+        acknowledge_at_once()
         task, options = WriteTask.current(self.batch_options), self.options
         spool = _spool(options.spool)
         messages: list[bytes] = []
@@ -121,13 +125,16 @@ class LmergeStreamWriter(DataSourceStreamArrowWriter):
             raise error_of_kind(type(error), f"cannot write {where}: {error}") from error
         tally = written.tally
         freeze_loaded()
-        return Written(task.query, task.run, written.part, written.stable, holders, tally.late, tally.first_late)
+        found = written.stable, written.reports
+        return Written(task.query, task.run, written.part, *found, holders, tally.late, tally.first_late)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
         """Have the agent publish the batch, and wait until a server has merged it. Raises what ended the publisher."""
+        acknowledge_at_once()
         written = _written_parts(messages)
         query = written[0].query if written else query_id(self.options.checkpoint)
-        stables = [one.stable for one in written if one.stable is not None]
+        reported = least([report for one in written for report in one.reports])
+        stables = [stable for stable in (reported, *(one.stable for one in written)) if stable is not None]
         staged = [set(one.holders) for one in written if one.part.elements]
         agent.commit(
             query,
@@ -184,12 +191,14 @@ class LmergeBatchWriter(DataSourceArrowWriter):
 def row_plan(options: SinkOptions, schema: StructType) -> RowPlan:
     """Return how the rows become elements. Raises UsageError if they lack a column."""
     names = schema.fieldNames()
-    needed = ("kind", "payload", "vs") if options.mode == ELEMENTS else (options.vs, *options.keys)
+    enveloped = {ELEMENTS: ("kind", "payload", "vs"), FRAMES: ("frame",)}
+    needed = enveloped.get(options.mode, (options.vs, *options.keys))
     missing = [name for name in needed if name not in names]
     if missing:
+        what = FRAMES if options.mode == FRAMES else ELEMENTS
         hint = " (lmerge.spark.publish makes them from other rows)" if options.mode == ELEMENTS else ""
         raise UsageError(
-            f"publishing to lmerge: elements have the columns {', '.join(needed)}{hint}; there is no "
+            f"publishing to lmerge: {what} have the columns {', '.join(needed)}{hint}; there is no "
             f"{missing[0]!r} in {', '.join(names)}"
         )
     others = (options.vs, options.ve, options.kind)

@@ -2,7 +2,7 @@
 
 Without a schema, or with ``payload=binary``, there is one binary column ``payload``. If a column of the schema has the
 name of one of the envelope's, it gets ``payload_`` before its name, as in views and files. Times are timestamps, or
-int64 with ``timeType=long``; as timestamps the infinities are null.
+int64 with ``timeType=long``; as timestamps the infinities are null. The envelope ``frames`` has columns of its own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lmerge.client.views.arrow_tables import blamed_table
 from lmerge.core.elements import INF, INSERT, NEG_INF
 from lmerge.errors import InvalidRow, UsageError
 from lmerge.spark.sink import columns
-from lmerge.spark.source.envelope_rows import ELEMENTS, OWN_COLUMNS, STABLE, row_schema
+from lmerge.spark.source.envelope_rows import ELEMENTS, FRAMES, OWN_COLUMNS, STABLE, row_schema
 from lmerge.spark.source.options import LONG
 from lmerge.wire.arrow import arrow_schema, decode_inserts
 from lmerge.wire.rows import RowCodec
@@ -47,6 +47,8 @@ class Layout:
     def fields(self) -> Any:
         """Return the columns as an Arrow schema. Raises UsageError if two have the same name."""
         own = OWN_COLUMNS[self.envelope]
+        if self.envelope == FRAMES:
+            return row_schema(FRAMES)
         if self.schema is None:
             payload = [pa.field(PAYLOAD, pa.binary())]
         else:
@@ -110,6 +112,8 @@ class Layout:
         yield from table.to_batches(max_chunksize=BATCH_ROWS)
 
     def _columns(self, rows: Any) -> dict[str, Any]:
+        if self.envelope == FRAMES:
+            return dict(zip(rows.column_names, rows.columns))
         names = self.fields().names
         own = len(OWN_COLUMNS[self.envelope])
         by_name = dict(zip(names[: len(names) - own], self._payload(rows)))

@@ -13,6 +13,7 @@ the ends of those with Ve < end. An event that continues at ``end`` has no end h
 ``elements``  insert(p, Vs, Ve) for an event that has begun and ended, insert(p, Vs, inf) for one that has begun;
               adjust(p, Vs, inf, Ve) for one that had begun before and has ended; then stable(end). That is a legal
               stream, whatever the ranges: every insert has Vs >= start, every adjust Vold and Ve >= start
+``frames``    the same elements, many in each row: see ``frame_rows``
 ``table``     a row for each event with Vs < end and start <= Ve: what a batch query reads
 ============  =========================================================================================================
 
@@ -41,13 +42,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lmerge.core.elements import INF, NEG_INF
+from lmerge.spark.source import frame_rows
 from lmerge.spark.source.decided_events import EVENTS, DecidedEvents
 
 FINAL: Final = "final"
 UPSERT: Final = "upsert"
 ELEMENTS: Final = "elements"
 TABLE: Final = "table"
-ENVELOPES: Final = (FINAL, UPSERT, ELEMENTS)
+FRAMES: Final = "frames"
+ENVELOPES: Final = (FINAL, UPSERT, ELEMENTS, FRAMES)
 
 INSERT: Final = "insert"
 ADJUST: Final = "adjust"
@@ -58,6 +61,7 @@ OWN_COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     FINAL: ("vs", "ve"),
     UPSERT: ("vs", "ve", "ordinal", "is_final"),
     ELEMENTS: ("kind", "vs", "ve", "vold"),
+    FRAMES: ("frame", "elements", "order"),
     TABLE: ("vs", "ve"),
 }
 _TYPES: Final[dict[str, Any]] = {
@@ -89,6 +93,8 @@ class Range:
 
 def row_schema(envelope: str) -> Any:
     """Return the columns of ``rows``. Times are int64. An end that is not decided is +inf; a missing value is null."""
+    if envelope == FRAMES:
+        return frame_rows.ROWS
     return pa.schema([pa.field(name, _TYPES[name]) for name in ("payload", *OWN_COLUMNS[envelope])])
 
 
@@ -103,12 +109,15 @@ def rows(envelope: str, requested: Range, events: DecidedEvents, low: int, high:
             goes_on = _set(goes_on, "ve", INF)
     if envelope == UPSERT:
         tables = _upserts(ended, goes_on, events, high)
-    elif envelope == ELEMENTS:
-        tables = _elements(requested, ended, goes_on, is_last=is_last)
+    elif envelope in (ELEMENTS, FRAMES):
+        tables = _elements(requested, ended, goes_on, is_last=is_last and envelope == ELEMENTS)
     else:
         tables = [ended, goes_on]
-    schema = row_schema(envelope)
-    return pa.concat_tables([table.select(schema.names).cast(schema) for table in tables])
+    schema = row_schema(ELEMENTS if envelope == FRAMES else envelope)
+    table = pa.concat_tables([table.select(schema.names).cast(schema) for table in tables])
+    if envelope == FRAMES:
+        return frame_rows.frames_of(table, requested.start, requested.end, is_last=is_last)
+    return table
 
 
 def fitting_end(envelope: str, requested: Range, events: DecidedEvents, rows_max: int) -> int:
@@ -119,7 +128,7 @@ def fitting_end(envelope: str, requested: Range, events: DecidedEvents, rows_max
     """
     ended = events.between(requested.start, requested.end)
     times = ended.column("ve")
-    if envelope in (UPSERT, ELEMENTS):  # each event has a row when it begins, unless it ends in the same range
+    if envelope in (UPSERT, ELEMENTS, FRAMES):  # each event has a row when it begins, unless it ends in the same range
         begun = ended.column("vs").filter(pc.greater_equal(ended.column("vs"), requested.start))
         goes_on = events.going_on(requested.end, requested.start, requested.end)
         times = pa.chunked_array([*times.chunks, *begun.chunks, *goes_on.column("vs").chunks], pa.int64())

@@ -3,7 +3,7 @@
 =================== =====================================================================  =====================
 option              meaning                                                                default
 =================== =====================================================================  =====================
-``envelope``        ``final``, ``upsert`` or ``elements``: see ``envelope_rows``           final
+``envelope``        ``final``, ``upsert``, ``elements``, ``frames``: ``envelope_rows``     final
 ``timeType``        times as ``timestamp`` or as ``long``                                  timestamp
 ``payload``         ``columns`` of the merge's schema, or ``binary``                       columns
 ``giveUpAfter``     how long to wait for servers that are all away, in seconds             120
@@ -30,7 +30,7 @@ from typing import Final
 from lmerge.client.connection.security import Security
 from lmerge.errors import UsageError
 from lmerge.spark.options import CONNECTION, OptionReader, duration_us
-from lmerge.spark.source.envelope_rows import ELEMENTS, ENVELOPES, FINAL
+from lmerge.spark.source.envelope_rows import ELEMENTS, ENVELOPES, FINAL, FRAMES
 from lmerge.wire.token import Token, read_token
 
 LATEST: Final = "latest"
@@ -112,9 +112,9 @@ def stream_options(given: Mapping[str, str]) -> ReadOptions:
 def batch_options(given: Mapping[str, str]) -> ReadOptions:
     """Return the options of a batch query. Raises UsageError naming the option."""
     options = _read(given, COMMON | BATCH_ONLY)
-    if options.envelope == ELEMENTS:
+    if options.envelope in (ELEMENTS, FRAMES):
         raise UsageError(
-            "reading lmerge: option envelope is elements, which only a streaming query can read; for the "
+            f"reading lmerge: option envelope is {options.envelope}, which only a streaming query can read; for the "
             "table as it is now use final, or upsert for its keys as well"
         )
     return options

@@ -42,6 +42,7 @@ from lmerge.spark.skipping import skipped_until
 from lmerge.spark.source.columns import Layout
 from lmerge.spark.source.envelope_rows import FINAL, TABLE, Range
 from lmerge.spark.source.feed import Feed
+from lmerge.spark.source.frame_rows import element_count
 from lmerge.spark.source.merge_queries import Answers, query_servers
 from lmerge.spark.source.options import (
     BINARY,
@@ -376,7 +377,7 @@ class Planner:
         table = feed.rows(self._envelope, requested)
         pieces = -(-table.nbytes // INLINE_BYTES)
         if pieces > INLINE_MAX:
-            parts = min(self._options.partitions, -(-table.num_rows // ROWS_PER_SLICE))
+            parts = min(self._options.partitions, -(-element_count(table) // ROWS_PER_SLICE))
             return self.slices(requested, feed.cuts(requested, parts), feed.ahead(), feed.epoch or 0)
         each = -(-table.num_rows // max(pieces, 1))
         return [self._task(_as_stream(table.slice(at, each))) for at in range(0, table.num_rows, max(each, 1))]

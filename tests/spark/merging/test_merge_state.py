@@ -13,9 +13,9 @@ from merging_world import plan_of, row_of
 from lmerge.core.elements import INF, Insert, Stable
 from lmerge.core.snapshot import restored, snapshot_of
 from lmerge.errors import StoreDamaged, UsageError
+from lmerge.spark.frames import Report, least
 from lmerge.spark.merging import packs, shard, state_files
 from lmerge.spark.merging.current_batch import CurrentBatch
-from lmerge.spark.merging.packs import Report, least
 from lmerge.spark.merging.shard_task import run_shard
 from lmerge.spark.merging.state_files import StateFiles
 

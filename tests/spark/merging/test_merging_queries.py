@@ -12,8 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from merging_world import InputBatches, Output, Row, Twin, cut, plan_of, row_of, rows_of, streams
+from read_world import servers
 
+from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, Adjust, Event, Insert, Stable
+from lmerge.core.tdb import Tdb
 from lmerge.errors import UsageError
 from lmerge.spark.merging.shard import MergePlan
 from lmerge.testing.streams.merge_inputs import present, reference
@@ -182,6 +185,37 @@ def test_forms_mix_and_one_merge_feeds_another(spark: SparkSession, tmp_path: Pa
     assert output.ended == []
     assert output.tdb.stable_point == INF
     assert output.tdb.events() == events
+
+
+def test_frames_go_from_merges_through_a_merge_to_a_merge(spark: SparkSession, tmp_path: Path) -> None:
+    """Two merges are read as frames, merged as frames, and published as frames: no element is a row of Spark."""
+    from spark_world import recorded
+
+    import lmerge
+    from lmerge.spark import merge, register
+
+    random = Random(8)
+    events = reference(random, 80)
+    checkpoint = tmp_path / "checkpoint"
+    with servers() as world, recorded(world.target, "both") as recorder:
+        for name in "ab":
+            with lmerge.Publisher(world.target, name, "p") as publisher:
+                publisher.publish(Batch.of(present(random, events)))
+                publisher.flush()
+        register(spark)
+        inputs = {}
+        for name in "ab":
+            given = {"merge": name, "startingOffsets": f"{name}@-inf", "envelope": "frames", "maxRowsPerBatch": "25"}
+            inputs[name] = spark.readStream.format("lmerge").options(servers=world.target, **given).load()
+        merged = merge(inputs, checkpoint=str(checkpoint), shards=2, envelope="frames")
+        published = {"servers": world.target, "merge": "both", "replica": "spark", "envelope": "frames"}
+        run_patiently(merged.writeStream.format("lmerge").options(**published), checkpoint)
+        elements = recorder.until_stable(INF)
+    tdb = Tdb("both")
+    for element in elements:
+        tdb.apply(element)
+    assert tdb.events() == events
+    assert len({element.vc for element in elements if isinstance(element, Stable)}) > 2
 
 
 def test_two_merges_of_one_name_are_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -15,8 +15,9 @@ from spool_world import APPENDS, INTERVALS, SCHEMA, UPDATES, KeyedRow, payload_o
 
 from lmerge.client.publish.payload_encoder import RowEncoder
 from lmerge.core.batch import Batch
-from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Insert
+from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Insert, Stable
 from lmerge.errors import InputViolation, InvalidRow, UsageError
+from lmerge.spark.frames import REPORT, Report, frame
 from lmerge.spark.options import DROP
 from lmerge.spark.sink.elements import RowPlan, RowTally, converter_of
 from lmerge.spark.spool.files import SpoolFiles
@@ -24,6 +25,7 @@ from lmerge.spark.spool.published_state import PublishedState
 from lmerge.wire.schema import parse_schema
 
 ELEMENTS = RowPlan("elements", name="a")
+FRAMES = RowPlan("frames", name="a")
 ELEMENT_COLUMNS = pa.schema(
     [("kind", pa.string()), ("payload", pa.binary()), ("vs", pa.int64()), ("ve", pa.int64()), ("vold", pa.int64())]
 )
@@ -313,6 +315,53 @@ def test_payloads_can_be_text_and_times_timestamps(engine: str) -> None:
         ),
     )
     assert convert(ELEMENTS, rows) == [Insert("é".encode(), 1_000_000, INF)]
+
+
+FRAME_COLUMNS = pa.schema([("frame", pa.binary()), ("report", REPORT)])
+
+
+def framed(*given: Element) -> Any:
+    data = frame([Batch.of(given)])
+    return pa.RecordBatch.from_pylist([{"frame": data, "report": None}], schema=FRAME_COLUMNS)
+
+
+def test_a_frame_means_its_elements(engine: str) -> None:
+    converter = converter_of(FRAMES, NEG_INF)
+    expected: list[Element] = [Insert(b"x", 5, 9), Adjust(b"y", 5, INF, 30)]
+    assert list(converter.take(framed(*expected)).elements()) == expected
+    assert list(converter.take(framed(Stable(4), *expected, Stable(6))).elements()) == expected
+    assert converter.take(framed(Stable(5))).count == 0
+    assert (converter.stable, converter.tally.rows) == (6, 7)
+    both = pa.Table.from_batches([framed(*expected), framed(*expected)]).combine_chunks().to_batches()[0]
+    assert [converter.take(part).count for part in converter.parts(both)] == [2, 2]
+
+
+def test_a_report_is_no_element(engine: str) -> None:
+    converter = converter_of(FRAMES, NEG_INF)
+    report = {"before": 3, "stable": 7, "shards": 2}
+    rows = pa.RecordBatch.from_pylist([{"frame": None, "report": report}], schema=FRAME_COLUMNS)
+    assert converter.take(rows).count == 0
+    assert converter.reports == [Report(3, 7, 2)]
+    assert converter.stable is None
+
+
+def test_what_is_no_frame_is_refused(engine: str) -> None:
+    for data, reason in ((None, "neither a frame nor a report"), (b"\xff", "column 'frame': the frame cannot be read")):
+        rows = pa.RecordBatch.from_pylist([{"frame": data, "report": None}], schema=FRAME_COLUMNS)
+        with pytest.raises(InvalidRow, match=reason):
+            converter_of(FRAMES, NEG_INF).take(rows)
+    with pytest.raises(InvalidRow, match="ends at 4, before its start at 5"):
+        converter_of(FRAMES, NEG_INF).take(framed(Insert(b"x", 5, 4)))
+
+
+def test_late_elements_of_a_frame_are_left_out_or_an_error(engine: str) -> None:
+    expected: list[Element] = [Insert(b"a", 9, 50), Insert(b"b", 10, 50), Adjust(b"c", 1, 9, 50), Adjust(b"d", 1, 50, 10)]
+    converter = converter_of(dropping(FRAMES), 10)
+    assert list(converter.take(framed(*expected)).elements()) == [expected[1], expected[3]]
+    assert converter.tally.late == 2
+    assert "insert(a, 9, 50)" in converter.tally.first_late
+    with pytest.raises(InputViolation, match="late-row"):
+        converter_of(FRAMES, 10).take(framed(*expected))
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,13 @@ import pyarrow as pa
 import pytest
 
 from lmerge.core.batch import Batch
-from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Event, Insert, Stable
+from lmerge.core.elements import INF, NEG_INF, STABLE, Adjust, Element, Event, Insert, Stable
 from lmerge.core.merge import Merge
 from lmerge.core.merge_config import MergeConfig
 from lmerge.core.tdb import Tdb
 from lmerge.errors import InvalidBatch, InvalidRow, UsageError
+from lmerge.spark.frames import from_frame
+from lmerge.spark.source import frame_rows
 from lmerge.spark.source.columns import Layout
 from lmerge.spark.source.decided_events import DecidedEvents
 from lmerge.spark.source.envelope_rows import (
@@ -25,6 +27,7 @@ from lmerge.spark.source.envelope_rows import (
     ELEMENTS,
     ENVELOPES,
     FINAL,
+    FRAMES,
     INSERT,
     TABLE,
     UPSERT,
@@ -32,6 +35,7 @@ from lmerge.spark.source.envelope_rows import (
     fitting_end,
     rows,
 )
+from lmerge.spark.source.frame_rows import element_count
 from lmerge.spark.source.options import batch_options, stream_options
 from lmerge.testing.streams.merge_inputs import MIXED, PLAIN, present, reference
 from lmerge.wire.rows import RowCodec
@@ -124,6 +128,11 @@ def elements_of(table: Any) -> Iterator[Element]:
             yield Stable(row["vs"])
 
 
+def framed(table: Any) -> list[Element]:
+    frames = table.column("frame").to_pylist()
+    return [element for data in frames for element in from_frame(data).elements()]
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_a_range_has_the_same_rows_at_every_server(seed: int, engine: str) -> None:
     random = Random(seed)
@@ -136,7 +145,29 @@ def test_a_range_has_the_same_rows_at_every_server(seed: int, engine: str) -> No
                 whole(envelope, requested, read(random, stream, requested.start, requested.end)) for stream in servers
             )
             assert first.equals(second)
-            assert sliced(random, servers[0], envelope, requested, times).equals(first)
+            in_slices = sliced(random, servers[0], envelope, requested, times)
+            if envelope == FRAMES:  # a frame belongs to one slice
+                assert framed(in_slices) == framed(first)
+            else:
+                assert in_slices.equals(first)
+
+
+def test_orders_of_frames_never_fall_and_the_stable_has_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frame_rows, "_FRAME", 3)
+    random = Random(3)
+    events = reference(random, 50)
+    stream = stream_of_a_server(random, events)
+    orders: list[int] = []
+    for requested in ranges(random, events):
+        table = whole(FRAMES, requested, read(random, stream, requested.start, requested.end))
+        counts = [from_frame(data).count for data in table.column("frame").to_pylist()]
+        assert counts == table.column("elements").to_pylist()
+        assert max(counts) <= 3
+        assert element_count(table) == sum(counts)
+        orders += table.column("order").to_pylist()
+        assert from_frame(table.column("frame")[-1].as_py()).kinds == bytes([STABLE])
+    assert orders == sorted(orders)
+    assert orders[0] > NEG_INF
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -152,6 +183,7 @@ def test_all_ranges_together_are_the_tdb(seed: int) -> None:
             tables[envelope].append(whole(envelope, requested, decided))
         for element in elements_of(tables[ELEMENTS][-1]):
             restored.apply(element)  # raises if the stream is not legal
+        assert framed(tables[FRAMES][-1]) == list(elements_of(tables[ELEMENTS][-1]))
         assert_is_the_tdb_at(restored, events, requested.end)
     finals = pa.concat_tables(tables[FINAL])
     assert sorted(events_of(finals)) == events
@@ -197,7 +229,7 @@ def test_a_limit_ends_a_range_early_and_loses_nothing(seed: int) -> None:
             assert end > start
             requested = Range(start, end, fresh=start == NEG_INF)
             table = whole(envelope, requested, read(random, stream, start, end))
-            count = table.num_rows - (envelope == ELEMENTS)
+            count = element_count(table) - (envelope in (ELEMENTS, FRAMES))
             moments = {event.ve for event in events} | {event.vs for event in events if envelope != FINAL}
             assert count <= rows_max or end == min(min(t for t in moments if t >= start) + 1, INF)
             tables.append(table)
@@ -338,7 +370,7 @@ def test_two_columns_of_one_name_are_refused() -> None:
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ({"envelope": "retract"}, "envelope is 'retract'; it is final or upsert or elements"),
+        ({"envelope": "retract"}, "envelope is 'retract'; it is final or upsert or elements or frames"),
         ({"startingOffsets": "yesterday"}, "starting_offsets.*latest, earliest"),
         ({"startingOffsets": "delays@5"}, "merge 'delays'"),
         ({"maxRowsPerBatch": "0"}, "max_rows_per_batch is 0"),

@@ -14,7 +14,8 @@ import lmerge
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, Adjust, Event, Insert, Stable
 from lmerge.core.tdb import Tdb
-from lmerge.spark.source.envelope_rows import ELEMENTS, UPSERT
+from lmerge.spark.frames import from_frame
+from lmerge.spark.source.envelope_rows import ELEMENTS, FRAMES, UPSERT
 
 pytest.importorskip("pyspark", reason="the connector needs it")
 
@@ -36,7 +37,7 @@ def test_a_query_reads_a_merge_that_revises(spark: SparkSession, tmp_path: Path)
         assert len(sink.batches) >= len(events) // 40
 
 
-@pytest.mark.parametrize("envelope", [UPSERT, ELEMENTS])
+@pytest.mark.parametrize("envelope", [UPSERT, ELEMENTS, FRAMES])
 def test_other_envelopes_add_up_to_the_tdb(spark: SparkSession, tmp_path: Path, envelope: str) -> None:
     events = tdb(11)
     with servers() as world:
@@ -48,7 +49,11 @@ def test_other_envelopes_add_up_to_the_tdb(spark: SparkSession, tmp_path: Path, 
         assert sorted(Event(row["vs"], bytes(row["payload"]), row["ve"]) for row in kept.values()) == events
         return
     stream = Tdb("elements")
-    for row in sink.rows:
+    if envelope == FRAMES:
+        for frame in sorted(sink.rows, key=lambda row: row["order"]):
+            for element in from_frame(bytes(frame["frame"])).elements():
+                stream.apply(element)
+    for row in sink.rows if envelope == ELEMENTS else ():
         if row["kind"] == "insert":
             stream.apply(Insert(bytes(row["payload"]), row["vs"], row["ve"]))
         elif row["kind"] == "adjust":

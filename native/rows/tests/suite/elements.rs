@@ -75,10 +75,10 @@ fn nulls_become_what_they_mean() {
 #[test]
 fn an_event_goes_to_its_shard_and_what_concerns_all_to_every_one() {
     let names: Vec<Vec<u8>> = (0..100).map(|i| format!("p{i}").into_bytes()).collect();
-    let mut wanted: Vec<Row<'_>> = names.iter().zip(0..).map(|(name, i)| insert(name, i, i)).collect();
-    wanted.push((Some("insert"), Some(b"backwards"), Some(9), Some(8), None, Some(100)));
-    wanted.push(stable(50, 101));
-    let made = packs(&[given(&wanted)], 7, true).unwrap();
+    let mut expected: Vec<Row<'_>> = names.iter().zip(0..).map(|(name, i)| insert(name, i, i)).collect();
+    expected.push((Some("insert"), Some(b"backwards"), Some(9), Some(8), None, Some(100)));
+    expected.push(stable(50, 101));
+    let made = packs(&[given(&expected)], 7, true).unwrap();
     for (number, pack) in made.shards.iter().enumerate() {
         let (last, events) = listed(&pack.columns.view())
             .split_last()
@@ -91,7 +91,7 @@ fn an_event_goes_to_its_shard_and_what_concerns_all_to_every_one() {
     }
     let count: usize = made.shards.iter().map(|pack| pack.columns.len()).sum();
     assert_eq!(count, 100 + 7 * 2);
-    assert!(!packs(&[given(&wanted[..100])], 7, true).unwrap().concerns_all);
+    assert!(!packs(&[given(&expected[..100])], 7, true).unwrap().concerns_all);
 }
 
 #[test]
@@ -102,13 +102,13 @@ fn the_shard_is_that_of_zlib() {
 
 #[test]
 fn rows_come_by_their_order_and_equals_as_they_came() {
-    let wanted = [
+    let expected = [
         insert(b"d", 4, 9),
         insert(b"a", 1, 2),
         insert(b"b", 2, 2),
         insert(b"c", 3, 2),
     ];
-    let parts = [given(&wanted[..2]), given(&wanted[2..])];
+    let parts = [given(&expected[..2]), given(&expected[2..])];
     let made = packs(&parts, 1, true).unwrap();
     let names: Vec<Vec<u8>> = listed(&made.shards[0].columns.view())
         .into_iter()
