@@ -44,7 +44,7 @@ from lmerge.core.batch import AnyBatch
 from lmerge.core.engines.selection import best
 from lmerge.core.merge import Merge
 from lmerge.core.merge_config import MergeConfig
-from lmerge.core.snapshot import restored, snapshot_of
+from lmerge.core.snapshot import packed_snapshot_of, restored_packed
 from lmerge.spark import element_files, merge
 from lmerge.spark.merging.packer import FILES, ROWS, Packer
 from lmerge.spark.merging.packs import PACKS
@@ -194,9 +194,9 @@ def measure_state(report: BenchReport, order: Sequence[tuple[str, AnyBatch]]) ->
         merging.attach(name, PROPERTIES["r3"])
     for name, batch in order[: len(order) // 2]:
         merging.apply(name, batch)
-    data, live = snapshot_of(merging), merging.live_count
-    taken = [timed(lambda: snapshot_of(merging)) / live * 1e6 for _ in range(REPEATS)]
-    took = [timed(lambda: restored(data)) / live * 1e6 for _ in range(REPEATS)]
+    data, live = packed_snapshot_of(merging), merging.live_count
+    taken = [timed(lambda: packed_snapshot_of(merging)) / live * 1e6 for _ in range(REPEATS)]
+    took = [timed(lambda: restored_packed(*data)) / live * 1e6 for _ in range(REPEATS)]
     report.add(f"snapshot of {live:,} live events", taken, "us/event")
     report.add(f"restore of {live:,} live events", took, "us/event")
 

@@ -270,8 +270,13 @@ class Core:
         """Assert every invariant. Raises AssertionError."""
     def supporters(self, columns: Columns) -> list[int]:
         """Return, for each insert, how many inputs have that event now."""
-    def state(self) -> dict[str, bytes]:
-        """Return the algorithm's fields of a snapshot, each as JSON text: those of Algorithm.state(), by name."""
+    def state(self, with_nodes: bool = True) -> dict[str, bytes]:
+        """Return the algorithm's fields of a snapshot, each as JSON text: those of Algorithm.state(), by name.
+
+        ``with_nodes``: otherwise the list of nodes is empty, and ``node_block`` has them.
+        """
+    def node_block(self) -> bytes | None:
+        """Return the nodes as ``lmerge.core.node_block`` describes; None if the algorithm has no index of nodes."""
     def live_state(self) -> bytes | None:
         """Return the live output's field of a snapshot as JSON text: sorted [vs, payload in base64, ve].
 

@@ -43,6 +43,20 @@ _PLAIN_FIELDS: Final = ("name", "join_at", "role", "joined", *_NUMBERS)
 
 def snapshot_of(merge: Merge) -> bytes:
     """Return the snapshot of ``merge``."""
+    return _document(merge, merge._engine.state())
+
+
+def packed_snapshot_of(merge: Merge) -> tuple[bytes, bytes]:
+    """Return a snapshot in two parts: one without the nodes of the index, and these as ``node_block`` describes.
+
+    Writing and restoring it takes a fraction of the time. Equal merges may give other bytes. The second part is empty
+    where the engine or the algorithm has no such form; the first one is then a whole snapshot.
+    """
+    block = merge._engine.node_block()
+    return _document(merge, merge._engine.state(with_nodes=block is None)), block or b""
+
+
+def _document(merge: Merge, state: dict[str, bytes]) -> bytes:
     engine = merge._engine
     plain = {
         "version": VERSION,
@@ -66,7 +80,7 @@ def snapshot_of(merge: Merge) -> bytes:
         {
             **_texts(plain),
             "inputs": json_array(inputs),
-            "algorithm": json_object(_texts(running) | engine.state()),
+            "algorithm": json_object(_texts(running) | state),
             "live": engine.live_state(),
             **({"said": json_text(merge._emitted_before.dump())} if merge._emitted_before else {}),
         }
@@ -80,6 +94,17 @@ def restored(data: bytes, engine: str = "auto", shards: int = 1) -> Merge:
     except (TypeError, ValueError) as problem:
         raise UsageError(f"cannot restore: the snapshot is damaged ({problem!r})") from problem
     return merge_of(document, engine, shards)
+
+
+def restored_packed(data: bytes, block: bytes, engine: str = "auto") -> Merge:
+    """Return the merge of ``packed_snapshot_of``, on this engine. Raises UsageError if the parts are no snapshot."""
+    try:
+        document = json.loads(data)
+        if block:
+            document["algorithm"]["block"] = block
+    except (TypeError, ValueError, LookupError) as problem:
+        raise UsageError(f"cannot restore: the snapshot is damaged ({problem!r})") from problem
+    return merge_of(document, engine, 1)
 
 
 def merge_of(document: Any, engine: str, shards: int) -> Merge:

@@ -13,7 +13,7 @@ from lmerge.core.batch import Batch
 from lmerge.core.engines import selection
 from lmerge.core.merge import Merge
 from lmerge.core.merge_config import MergeConfig
-from lmerge.core.snapshot import restored, snapshot_of
+from lmerge.core.snapshot import packed_snapshot_of, restored, restored_packed, snapshot_of
 from lmerge.errors import UsageError
 from lmerge.testing.merges.declared import PROMISES
 from lmerge.testing.streams.merge_inputs import joining, ordered, present, reference
@@ -47,6 +47,52 @@ def test_a_restored_merge_goes_on_identically(algorithm: str) -> None:
         policies = ("lazy", "eager", "final-only", "quorum:2") if algorithm in ("r3", "r4") else ("lazy",)
         for policy in policies:
             assert drive(algorithm, policy, seed, restore_every=3) == drive(algorithm, policy, seed, restore_every=0)
+
+
+def merge_in_the_middle(algorithm: str, engine: str, seed: int) -> Merge:
+    """Return a merge that has taken a part of three streams, one of them joining."""
+    random = Random(seed)
+    events = reference(random, 30, strict=algorithm == "r0", duplicates=algorithm == "r4")
+    make = present if algorithm in ("r3", "r4") else ordered
+    merge = Merge(MergeConfig(algorithm, engine=engine))
+    for at in range(3):
+        stream = make(random, events)
+        merge.attach(str(at), PROMISES[algorithm], join_at=12 if at == 2 else None)
+        given = joining(stream, 12, events) if at == 2 else stream
+        merge.apply(str(at), Batch.of(given[: random.randint(0, len(given))]))
+    return merge
+
+
+@pytest.mark.parametrize("algorithm", PROMISES)
+@pytest.mark.parametrize("reader", selection.available())
+@pytest.mark.parametrize("writer", selection.available())
+def test_a_packed_snapshot_restores_the_same_merge(algorithm: str, writer: str, reader: str) -> None:
+    for seed in range(20):
+        merge = merge_in_the_middle(algorithm, writer, seed)
+        document, block = packed_snapshot_of(merge)
+        assert not block or (writer == "native" and algorithm in ("r3", "r4"))
+        again = restored_packed(document, block, engine=reader)
+        again.check()
+        assert snapshot_of(again) == snapshot_of(merge)
+
+
+@pytest.mark.parametrize("algorithm", ["r3", "r4"])
+@pytest.mark.parametrize("reader", selection.available())
+def test_a_block_that_is_cut_off_is_refused(algorithm: str, reader: str) -> None:
+    if selection.native_problem() is not None:
+        pytest.skip("only the native core writes blocks")
+    document, block = packed_snapshot_of(merge_in_the_middle(algorithm, "native", 3))
+
+    def refusal(size: int) -> str:
+        try:
+            restored_packed(document, block[:size], engine=reader).check()
+        except UsageError as problem:
+            return str(problem)
+        return ""  # it was cut between two nodes
+
+    refusals = [refusal(size) for size in range(1, len(block), 3)]
+    assert all("damaged" in reason for reason in refusals if reason)
+    assert sum(map(bool, refusals)) > len(refusals) // 2
 
 
 @pytest.mark.parametrize("algorithm", PROMISES)

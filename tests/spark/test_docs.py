@@ -27,6 +27,7 @@ from lmerge.spark.arguments import Payload, Running
 from lmerge.spark.options import CONNECTION, SINK, folded
 from lmerge.spark.plan.lint_rules import CODES
 from lmerge.spark.source import options
+from lmerge.spark.source.envelope_rows import ENVELOPES
 from lmerge.wire.rows import RowCodec
 from lmerge.wire.schema import parse_schema
 
@@ -79,7 +80,7 @@ def test_every_argument_of_publish_has_its_row() -> None:
 
 
 def test_every_option_of_a_reader_has_its_row() -> None:
-    listed = names_in(rows_of_tables("docs/spark.md", "## A merge as a DataFrame")) - {"final", "upsert", "elements", "frames"}
+    listed = names_in(rows_of_tables("docs/spark.md", "## A merge as a DataFrame")) - set(ENVELOPES)
     accepted = options.COMMON | options.STREAM_ONLY | options.BATCH_ONLY
     assert {folded(name) for name in listed} == {folded(name) for name in accepted - CONNECTION | {"servers", "merge"}}
 

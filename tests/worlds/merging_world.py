@@ -14,6 +14,9 @@ from lmerge.core.tdb import Tdb
 from lmerge.spark.merging.shard import InputPlan, MergePlan
 from lmerge.testing.streams.merge_inputs import MIXED, present, reference
 
+# The columns of a user's rows of elements, as Spark reads them.
+FIELDS = "kind string, payload string, vs long, ve long, vold long, `order` long"
+
 Row = dict[str, Any]
 InputBatches = list[list[Element]]  # the elements of one input, batch by batch
 

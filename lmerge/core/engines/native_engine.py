@@ -167,8 +167,11 @@ class NativeEngine:
             self._refresh(inp)
             assert known == [getattr(inp, name) for name in _COUNTERS], "counters differ"
 
-    def state(self) -> dict[str, bytes]:
-        return self._core.state()
+    def state(self, *, with_nodes: bool = True) -> dict[str, bytes]:
+        return self._core.state(with_nodes)
+
+    def node_block(self) -> bytes | None:
+        return self._core.node_block()
 
     def live_state(self) -> bytes:
         text = self._core.live_state()

@@ -24,6 +24,7 @@ from lmerge.core.index import Indexed
 from lmerge.core.inputs import Input
 from lmerge.core.insert_only import R0, R1, R2
 from lmerge.core.lead import mark_held
+from lmerge.core.node_block import unpacked
 from lmerge.core.policy import Closing, Policy
 from lmerge.core.r3 import R3
 from lmerge.core.r4 import R4
@@ -143,8 +144,14 @@ class Engine(Protocol):
 
     # Snapshots: JSON text by field, the same bytes from every engine.
 
-    def state(self) -> dict[str, bytes]:
-        """Return the fields of the running algorithm: those of ``Algorithm.state``."""
+    def state(self, *, with_nodes: bool = True) -> dict[str, bytes]:
+        """Return the fields of the running algorithm: those of ``Algorithm.state``.
+
+        ``with_nodes``: otherwise without what ``node_block`` returns.
+        """
+
+    def node_block(self) -> bytes | None:
+        """Return the nodes of the index as bytes (``core.node_block``); None if the engine has no such form of them."""
 
     def live_state(self) -> bytes:
         """Return the live output events where they are tracked separately from the index, else ``null``."""
@@ -313,8 +320,11 @@ class PythonEngine:
             self._live.check()
             assert self._live.stable_point == self.announced
 
-    def state(self) -> dict[str, bytes]:
+    def state(self, *, with_nodes: bool = True) -> dict[str, bytes]:
         return {name: json_text(value) for name, value in self._algorithm.state().items()}
+
+    def node_block(self) -> bytes | None:
+        return None
 
     def live_state(self) -> bytes:
         return json_text(None if self._live is None else dump_live(self._live))
@@ -328,7 +338,7 @@ class PythonEngine:
         for inp in self.inputs.values():
             load_input_state(inp, inputs[inp.name])
         self._algorithm = self._fresh(algorithm)
-        self._algorithm.load(state)
+        self._algorithm.load(unpacked(algorithm, state))
         mark_held(self.inputs.values(), self.max_stable, self._policy)
         self._live = None if live is None else load_live(live, self.announced)
 

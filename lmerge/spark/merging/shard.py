@@ -28,7 +28,7 @@ from lmerge.core.elements import NEG_INF, STABLE
 from lmerge.core.engines.selection import AUTO
 from lmerge.core.merge import Merge, Outcome, earliest_joining
 from lmerge.core.merge_config import MergeConfig
-from lmerge.core.snapshot import restored, snapshot_of
+from lmerge.core.snapshot import packed_snapshot_of, restored_packed
 from lmerge.errors import StoreDamaged, UsageError
 from lmerge.spark.merging import packs
 from lmerge.spark.merging.pack_files import PackFiles
@@ -37,8 +37,10 @@ from lmerge.spark.merging.state_files import Head, StateFiles
 
 # A shorter log is not worth a new base: to repeat it takes a few milliseconds.
 LOG_BYTES_MIN: Final = 2**20
-# A new base is written when the log has so many times its bytes, or so many batches.
-LOG_PER_BASE: Final = 8
+# A new base is written when the log has so many times its bytes, or so many batches. To write and to restore an event
+# of a base costs less than to merge an element of the log, and on a large cluster a shard hardly ever comes back to the
+# worker that holds it.
+LOG_PER_BASE: Final = 2
 LOGS_MAX: Final = 256
 # The size of one part of a base.
 PART_BYTES: Final = 64 * 2**20
@@ -200,7 +202,8 @@ class Shard:
         if base < 0:
             return self._plan.fresh(), base
         _, parts = self._files.known(base)
-        return restored(b"".join(parts), engine=self._plan.engine), base
+        document, *block = parts
+        return restored_packed(document, b"".join(block), engine=self._plan.engine), base
 
     def _repeat(self, merge: Merge, head: Head, parts: list[bytes]) -> None:
         inline = iter(parts)
@@ -258,9 +261,9 @@ class Shard:
         head.logs += 1
         parts = log
         if head.logs >= LOGS_MAX or head.log_bytes > max(LOG_PER_BASE * head.base_bytes, LOG_BYTES_MIN):
-            snapshot = snapshot_of(self._merge)
-            parts = [snapshot[at : at + PART_BYTES] for at in range(0, len(snapshot), PART_BYTES)]
-            head.base, head.base_bytes = self._batch, len(snapshot)
+            document, block = packed_snapshot_of(self._merge)
+            parts = [document, *(block[at : at + PART_BYTES] for at in range(0, len(block), PART_BYTES))]
+            head.base, head.base_bytes = self._batch, len(document) + len(block)
             head.bases.append(self._batch)
             head.logs = head.log_bytes = 0
             head.calls = []

@@ -35,6 +35,7 @@ pub mod input;
 pub mod insert_only;
 pub mod limit;
 pub mod merge;
+pub mod node_block;
 pub mod nodes;
 pub mod payloads;
 pub mod policy;

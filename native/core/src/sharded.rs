@@ -24,6 +24,7 @@ use crate::columns::{Columns, Indices, View};
 use crate::element::{ADJUST, INSERT, NEG_INF, STABLE};
 use crate::input::{Demands, Input};
 use crate::merge::{Kind, Merge, Taken};
+use crate::node_block::block;
 use crate::nodes::BITS;
 use crate::policy::{Closing, Policy, Show};
 use crate::state::{InputState, State, Times, fields, live_field};
@@ -327,8 +328,13 @@ impl Sharded {
     }
 
     /// The algorithm's fields of a snapshot, each as JSON text. They do not depend on the number of shards.
-    pub fn state(&self) -> Vec<(&'static str, String)> {
-        fields(&self.shards)
+    pub fn state(&self, with_nodes: bool) -> Vec<(&'static str, String)> {
+        fields(&self.shards, with_nodes)
+    }
+
+    /// See [`block`].
+    pub fn node_block(&self) -> Option<Vec<u8>> {
+        block(&self.shards)
     }
 
     /// The live output's field; None if it is not tracked separately from the index.

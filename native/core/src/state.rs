@@ -104,8 +104,9 @@ pub fn decode_payload(text: &str) -> Result<Vec<u8>, String> {
 /// A node of a snapshot: its key, and the row as JSON text.
 pub(crate) type NodeText<'a> = (i64, &'a [u8], String);
 
-/// The algorithm's fields of a snapshot, each as JSON text. `shards`: the shards of one merge.
-pub(crate) fn fields(shards: &[Merge]) -> Vec<(&'static str, String)> {
+/// The algorithm's fields of a snapshot, each as JSON text. `shards`: the shards of one merge. `with_nodes`: with the
+/// nodes of an index, which `node_block` writes as well.
+pub(crate) fn fields(shards: &[Merge], with_nodes: bool) -> Vec<(&'static str, String)> {
     let shell = &shards[0].shell;
     let announced = shards.iter().map(Merge::announced).min().expect("a merge has a shard");
     let mut fields = vec![
@@ -127,7 +128,8 @@ pub(crate) fn fields(shards: &[Merge]) -> Vec<(&'static str, String)> {
         Running::R3(running) => running.index.slots,
         Running::R4(running) => running.index.slots,
     };
-    let mut nodes: Vec<NodeText<'_>> = shards.iter().flat_map(Merge::node_texts).collect();
+    let written = if with_nodes { shards } else { &[] };
+    let mut nodes: Vec<NodeText<'_>> = written.iter().flat_map(Merge::node_texts).collect();
     nodes.sort_unstable_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)));
     fields.extend([
         ("slots", slots.to_string()),

@@ -269,8 +269,13 @@ impl Core {
         self.ask(py, Sharded::check)
     }
 
-    fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        fields(py, self.ask(py, Sharded::state)?)
+    #[pyo3(signature = (with_nodes=true))]
+    fn state<'py>(&self, py: Python<'py>, with_nodes: bool) -> PyResult<Bound<'py, PyDict>> {
+        fields(py, self.ask(py, |merge| merge.state(with_nodes))?)
+    }
+
+    fn node_block<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        Ok(self.ask(py, Sharded::node_block)?.map(|block| PyBytes::new(py, &block)))
     }
 
     fn live_state<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {

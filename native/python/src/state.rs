@@ -2,10 +2,11 @@
 
 use lmerge_core::element::{Element, NEG_INF};
 use lmerge_core::merge::Kind;
+use lmerge_core::node_block::{r3_rows, r4_rows};
 use lmerge_core::state::{Counted, EndRow, InputState, State, Times, decode_payload};
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::{PyBytes, PyDict, PyList};
 
 /// Vs, payload, the output's entry, then the inputs'.
 type NodeRow<T> = (i64, Vec<u8>, Vec<Option<T>>);
@@ -66,12 +67,18 @@ pub fn parse_state(kind: Kind, state: &Bound<'_, PyDict>) -> PyResult<(Times, St
         }
         Kind::R3 => State::R3 {
             slots: field(state, "slots")?.extract()?,
-            nodes: nodes(state, |end| end.extract())?,
+            nodes: match packed(state, r3_rows)? {
+                Some(rows) => rows,
+                None => nodes(state, |end| end.extract())?,
+            },
             dues: optional(state, "due", end_rows)?.unwrap_or_default(),
         },
         Kind::R4 => State::R4 {
             slots: field(state, "slots")?.extract()?,
-            nodes: nodes(state, |ends| ends.extract())?,
+            nodes: match packed(state, r4_rows)? {
+                Some(rows) => rows,
+                None => nodes(state, |ends| ends.extract())?,
+            },
             dues: optional(state, "due", end_rows)?.unwrap_or_default(),
         },
         Kind::R3Minus => {
@@ -97,6 +104,16 @@ pub fn parse_state(kind: Kind, state: &Bound<'_, PyDict>) -> PyResult<(Times, St
         right_from: right_from.map_or(Ok(NEG_INF), |time| time.extract())?,
     };
     Ok((times, parsed))
+}
+
+/// The nodes in the block of a state; None: it has none.
+fn packed<T>(state: &Bound<'_, PyDict>, read: impl Fn(&[u8], usize) -> Result<T, String>) -> PyResult<Option<T>> {
+    let Some(block) = state.get_item("block")? else {
+        return Ok(None);
+    };
+    let slots = field(state, "slots")?.extract()?;
+    let rows = read(block.cast::<PyBytes>()?.as_bytes(), slots);
+    rows.map(Some).map_err(PyValueError::new_err)
 }
 
 /// Live output events as (vs, payload, ve).

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from merging_world import InputBatches, Output, Row, Twin, cut, plan_of, row_of, rows_of, streams
+from merging_world import FIELDS, InputBatches, Output, Row, Twin, cut, plan_of, row_of, rows_of, streams
 from read_world import servers
 
 from lmerge.core.batch import Batch
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 IN = pa.schema([(name, pa.int64()) for name in ("order", "vs", "ve", "vold")])
 IN = IN.append(pa.field("kind", pa.string())).append(pa.field("payload", pa.string()))
-SCHEMA = "kind string, payload string, vs long, ve long, vold long, `order` long"
 
 
 def run_patiently(writer: Any, checkpoint: Path) -> None:
@@ -50,7 +49,7 @@ class MergingQuery:
         from spark_world import FileFeed
 
         self.spark, self.folder, self.merging = spark, folder, merging
-        self.feeds = [FileFeed(folder / f"in{at}", SCHEMA) for at in range(len(inputs))]
+        self.feeds = [FileFeed(folder / f"in{at}", FIELDS) for at in range(len(inputs))]
         self.rows = [rows_of(one) for one in inputs]
         self.given: dict[int, list[Row]] = {}
         self._put = 0
@@ -128,7 +127,7 @@ def test_times_may_be_timestamps_and_order_may_be_done_without(spark: SparkSessi
 
     from lmerge.spark.merging.query import MergeInput, merge
 
-    feed = FileFeed(tmp_path / "in", SCHEMA)
+    feed = FileFeed(tmp_path / "in", FIELDS)
     feed.put(*[row_of(e, 0) for e in (Stable(9), Adjust(b"x", 5, 9, 8), Insert(b"x", 5, 9), Insert(b"y", 7, INF))])
     rows = feed.stream(spark)
     for name in ("vs", "ve", "vold"):
@@ -158,7 +157,7 @@ def test_forms_mix_and_one_merge_feeds_another(spark: SparkSession, tmp_path: Pa
     random = Random(5)
     events = reference(random, 60)
     rows, files, other = ([*cut(random, present(random, events), 4)] for _ in range(3))
-    feeds = [FileFeed(tmp_path / name, SCHEMA) for name in ("rows", "other")]
+    feeds = [FileFeed(tmp_path / name, FIELDS) for name in ("rows", "other")]
     (tmp_path / "files").mkdir()
     numbered = rows_of(files)
     for at in range(4):
@@ -223,7 +222,7 @@ def test_two_merges_of_one_name_are_refused(spark: SparkSession, tmp_path: Path)
 
     from lmerge.spark import merge
 
-    feeds = [FileFeed(tmp_path / name, SCHEMA) for name in "abc"]
+    feeds = [FileFeed(tmp_path / name, FIELDS) for name in "abc"]
     for at, feed in enumerate(feeds):
         feed.put(*[row_of(Insert(b"%d" % n, n, INF), n) for n in range(at + 1)])
     a, b, c = (feed.stream(spark) for feed in feeds)
@@ -239,10 +238,10 @@ def test_what_cannot_be_merged_is_refused_at_once(spark: SparkSession, tmp_path:
 
     from lmerge.spark.merging.query import MergeInput, merge
 
-    good = FileFeed(tmp_path / "in", SCHEMA).stream(spark)
+    good = FileFeed(tmp_path / "in", FIELDS).stream(spark)
     cases: list[tuple[str, dict[str, Any]]] = [
         ("there are no inputs", {"inputs": []}),
-        ("input '0' does not stream", {"inputs": [spark.createDataFrame([], SCHEMA)]}),
+        ("input '0' does not stream", {"inputs": [spark.createDataFrame([], FIELDS)]}),
         ("input '1' has no column 'order' .* order=None", {"inputs": [good, good.drop("order")]}),
         ("input '0' has no column 'vold'", {"inputs": [good.drop("vold")]}),
         ("column 'vs' of input '0' is string", {"inputs": [good.withColumn("vs", good.vs.cast("string"))]}),

@@ -23,7 +23,7 @@ pub fn text(session: &Session, merge: &Sharded) -> String {
         .iter()
         .map(|input| (merge.input(input.slot), merge.input_state(input.slot)))
         .collect();
-    format!("{:?} {:?} {inputs:?}", merge.state(), merge.live_state())
+    format!("{:?} {:?} {inputs:?}", merge.state(true), merge.live_state())
 }
 
 fn text_of(session: &Session) -> String {
@@ -63,7 +63,7 @@ type Fields = HashMap<&'static str, Value>;
 
 fn fields_of(merge: &Sharded) -> Fields {
     let parsed = |(name, text): (_, String)| (name, json(&text));
-    merge.state().into_iter().map(parsed).collect()
+    merge.state(true).into_iter().map(parsed).collect()
 }
 
 const AT_5: Times = Times {
@@ -276,7 +276,7 @@ fn the_same_events_in_another_order_give_equal_nodes() {
         let nodes = |delivered: &[Element]| {
             let mut session = Session::new(kind, 1);
             session.deliver(0, delivered);
-            session.merge.state()
+            session.merge.state(true)
         };
         let first = nodes(&delivered);
         delivered.reverse();
@@ -353,7 +353,7 @@ fn slots_beyond_64_bits_are_written_as_one_integer() {
         session.attach(slot, None);
         session.deliver(slot, &[a("A", 1, 2)]);
     }
-    let hash = session.merge.state().pop().expect("the last field");
+    let hash = session.merge.state(true).pop().expect("the last field");
     let number = (1_u128 << 100) + (1 << 64) + 1;
     assert_eq!(hash, ("hash", format!("[[\"QQ==\",{number}]]")));
 }
