@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 TIMES: Final = ("vs", "ve", "vold")
 # What Spark's source of whole files gives. Only ``path`` is used, so that Spark does not read the contents.
 _SCHEMA: Final = "path string, modificationTime timestamp, length long, content binary"
+_KINDS: Final = pa.dictionary(pa.int32(), pa.string())
 _PARQUET: Final = b"PAR1"
 _ARROW_FILE: Final = b"ARROW1"
 _ARROW_STREAM: Final = b"\xff\xff\xff\xff"
@@ -48,7 +49,7 @@ def element_columns(table: Any, order: str | None) -> Any:
     """
     payload = columns.column_of(table, "payload")
     found = {
-        "kind": columns.column_of(table, "kind").cast(pa.string()),
+        "kind": _kinds_of(table),
         "payload": payload.cast(pa.binary()),
         **{name: columns.times_of(table, name) for name in TIMES},
         "order": pa.nulls(table.num_rows, pa.int64()) if order is None else columns.column_of(table, order),
@@ -58,6 +59,13 @@ def element_columns(table: Any, order: str | None) -> Any:
     return pa.table(found | {"order": found["order"].cast(pa.int64())})
 
 
+def _kinds_of(table: Any) -> Any:
+    """Return the column of kinds as text, or as the dictionary that a Parquet file has of it."""
+    if "kind" in table.column_names and table.schema.field("kind").type == _KINDS:
+        return table.column("kind")
+    return columns.column_of(table, "kind").cast(pa.string())
+
+
 def table_in(uri: str) -> Any:
     """Return the table in a file. Raises InvalidRow, OSError and Arrow's errors."""
     filesystem, path = file_system(uri)
@@ -65,7 +73,7 @@ def table_in(uri: str) -> Any:
         content = file.read_buffer()
     start = content[: len(_ARROW_FILE)].to_pybytes()
     if start.startswith(_PARQUET):
-        return pq.read_table(pa.BufferReader(content), use_threads=False)
+        return pq.read_table(pa.BufferReader(content), use_threads=False, read_dictionary=["kind"])
     if start == _ARROW_FILE:
         return pa.ipc.open_file(content).read_all()
     if start.startswith(_ARROW_STREAM):

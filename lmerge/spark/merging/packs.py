@@ -189,6 +189,8 @@ def elements_table(rows: Any, has_order: bool) -> Any:
     """Return rows of one input as ``TABLE``. A row that is no element becomes MALFORMED, with the reason."""
     rows = rows.filter(pc.invert(_is_empty_stable(rows)))
     kind_names = rows.column("kind")
+    if pa.types.is_dictionary(kind_names.type):
+        kind_names = kind_names.cast(pa.string())
     index = pc.index_in(kind_names, value_set=pa.array(KIND_NAMES))
     kind = pc.fill_null(index, MALFORMED).cast(pa.uint8())
     vs, ve, vold, payload = (rows.column(name) for name in ("vs", "ve", "vold", "payload"))

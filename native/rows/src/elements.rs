@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::Int64Type;
+use arrow_array::types::{Int32Type, Int64Type};
 use arrow_array::{
     Array, ArrayRef, BinaryArray, Int32Array, Int64Array, PrimitiveArray, StringArray, StructArray, new_null_array,
 };
@@ -82,7 +82,7 @@ pub fn shard_of(payload: &[u8], shards: usize) -> usize {
 
 /// The elements of one input, by shard. Elements of one order stay as they came.
 ///
-/// Columns: `kind` (text), `payload` (bytes), `vs`, `ve`, `vold`, and `order` if `has_order`. Otherwise the order is the
+/// Columns: `kind` (text, or a dictionary of it), `payload` (bytes), `vs`, `ve`, `vold`, and `order` if `has_order`. Otherwise the order is the
 /// kind (inserts, adjusts, stables), and stables of one batch come by their times. None if a row is no insert, adjust or stable, or a column has another type.
 pub fn packs(batches: &[StructArray], shards: usize, has_order: bool) -> Option<Packs> {
     let batches: Option<Vec<Batch>> = batches.iter().map(|batch| Batch::of(batch, has_order)).collect();
@@ -200,7 +200,7 @@ impl<'a> Batch<'a> {
         let vs = ints("vs")?;
         let payload = batch.column_by_name("payload")?.as_binary_opt::<i32>()?;
         let order = if has_order { Some(ints("order")?) } else { None };
-        let kinds = numbers(batch.column_by_name("kind")?.as_string_opt::<i32>()?)?;
+        let kinds = kinds(batch.column_by_name("kind")?)?;
         if batch.null_count() + vs.null_count() + order.map_or(0, Array::null_count) > 0 {
             return None;
         }
@@ -265,6 +265,19 @@ fn is_ascending(batches: &[Batch<'_>]) -> bool {
             std::mem::replace(&mut before, key) <= key
         })
     })
+}
+
+/// The number of each kind in a column of text, which may be a dictionary; None if one has no number.
+fn kinds(column: &ArrayRef) -> Option<Vec<u8>> {
+    let Some(dictionary) = column.as_dictionary_opt::<Int32Type>() else {
+        return numbers(column.as_string_opt::<i32>()?);
+    };
+    let values = numbers(dictionary.values().as_string_opt::<i32>()?)?;
+    if dictionary.keys().null_count() > 0 {
+        return None;
+    }
+    let number = |&key: &i32| values.get(usize::try_from(key).ok()?).copied();
+    dictionary.keys().values().iter().map(number).collect()
 }
 
 /// The number of each kind; None if one has no number.
