@@ -12,7 +12,8 @@ query that only reads the same rows; the core alone, on one thread, with batches
 CPU: of all processes of Spark, and microseconds of it for each element. The differences between the variants are the
 stages: reading, packing, merging, rows of the result. From them and the time of a batch of 1,000 elements, which is
 Spark's own, follows the rate on many cores: elements of a batch / (fixed time + elements * CPU / cores).
-``local-cluster`` checks it: the same with one executor of one core, and with two.
+``local-cluster`` checks it: the same with one executor of one core, and with two. What code in the JVM could save at
+most: a scan of the files by columns, beside one by rows, and rows that go to Python.
 
 Targets: >= 1.5 M elements/s at 800,000 a batch from files, >= 0.6 M from rows, <= 350 ms for a batch of 1,000; two
 executors >= 1.8 times one.
@@ -23,7 +24,7 @@ from __future__ import annotations
 import os
 import tempfile
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from pathlib import Path
@@ -219,6 +220,45 @@ def measure(report: BenchReport, spark: SparkSession, inputs: Inputs, repeats: i
     return cpu
 
 
+def measure_columnar(report: BenchReport, spark: SparkSession, inputs: Inputs, repeats: int) -> None:
+    """Measure what code in the JVM could save at most: a scan of the same files by its columns, as rows, and to Arrow.
+
+    As queries that are not streaming, wall time on two cores.
+    """
+    paths = [str(path) for path in sorted(inputs.folder.glob("in*/*.parquet"))]
+    rows = spark.read.schema(SCHEMA).parquet(*paths)
+    to_python = rows.mapInArrow(_nothing, SCHEMA)
+
+    def plan(df: DataFrame) -> Any:
+        return df._jdf.queryExecution().executedPlan()  # noqa: SLF001  (the columns of a scan are not public)
+
+    def columnar(node: Any) -> Any:
+        while not node.supportsColumnar():
+            node = node.children().head()
+        return node
+
+    works = {
+        "columns of a scan": lambda: columnar(plan(rows)).executeColumnar().count(),
+        "rows of a scan": lambda: plan(rows).execute().count(),
+        "rows of a scan, to Python": lambda: plan(to_python).execute().count(),
+    }
+    found: dict[str, list[float]] = {name: [] for name in works}
+    for turn in range(repeats + 1):
+        for name, work in works.items():
+            seconds = timed(work)
+            if turn:
+                found[name].append(seconds / sum(inputs.counts) * 1e6)
+    for name, values in found.items():
+        report.add(name, values, "us/element")
+
+
+def _nothing(batches: Iterator[Any]) -> Iterator[Any]:
+    """Read record batches and give none."""
+    for _ in batches:
+        pass
+    yield from ()
+
+
 def note_scaling(report: BenchReport, fixed_ms: float, elements: int, cpu: Mapping[str, float]) -> None:
     """Note the CPU of each stage, and the rates that follow from it."""
     for form in ("rows", "files"):
@@ -272,6 +312,7 @@ def main() -> None:
         measure_state(report, order)
         with scratch_session() as (spark, _):
             cpus = [measure(report, spark, one, repeats) for one in inputs]
+            measure_columnar(report, spark, inputs[-1], repeats)
         fixed = next(row.median for row in report.rows if row.name.endswith("files -> frames, a batch"))
         note_scaling(report, fixed, max(inputs[-1].counts), cpus[-1])
         measure_executors(report, Path(scratch), inputs[-1], repeats)
