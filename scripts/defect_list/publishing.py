@@ -217,4 +217,18 @@ DEFECTS = (
         "tests/spark/sink/test_workers.py::"
         "test_what_is_loaded_is_frozen_once_at_the_second_task_and_later_garbage_is_still_collected",
     ),
+    Defect(
+        "a worker's acknowledgements are delayed",
+        WORKERS,
+        "connection.setsockopt(socket.IPPROTO_TCP, option, 1)",
+        "connection.setsockopt(socket.IPPROTO_TCP, option, 0)",
+        "tests/spark/sink/test_workers.py::test_all_tcp_connections_of_the_process_acknowledge_at_once",
+    ),
+    Defect(
+        "the first frame of a merge has no order",
+        "lmerge/spark/source/frame_rows.py",
+        "order = max(start, NEG_INF + 1)",
+        "order = start",
+        "tests/spark/source/test_read.py::test_orders_of_frames_never_fall_and_the_stable_has_the_last",
+    ),
 )
