@@ -21,14 +21,7 @@ MASTER = "local-cluster[2,1,1024]"
 
 
 def main(scratch: Path, servers: str, master: str = MASTER) -> None:
-    spark = spark_world.session(
-        scratch,
-        spark_master=master,
-        spark_executor_memory="512m",
-        spark_executor_cores="1",
-        spark_cores_max="2",
-        spark_executor_extraJavaOptions="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    )
+    spark = spark_world.cluster_session(scratch, master, spark_cores_max="2")
     hook(spark)
     feed = spark_world.FileFeed(scratch / "feed", SCHEMA)
     writer = spark_world.publish_counts(spark, feed, servers).option("path", str(scratch / "hooks"))

@@ -22,15 +22,8 @@ SHARDS = 2
 def main(scratch: Path, master: str = MASTER) -> None:
     from lmerge.spark import element_files, merge
 
-    spark = spark_world.session(
-        scratch,
-        spark_master=master,
-        spark_executor_memory="512m",
-        spark_executor_cores="1",
-        spark_executor_extraJavaOptions="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        spark_task_maxFailures="100",
-        spark_stage_maxConsecutiveAttempts="100",
-    )
+    patience = {"spark_task_maxFailures": "100", "spark_stage_maxConsecutiveAttempts": "100"}
+    spark = spark_world.cluster_session(scratch, master, **patience)
     rows = spark.readStream.schema(FIELDS).option("maxFilesPerTrigger", 1).json(str(scratch / "rows"))
     files = element_files(spark, str(scratch / "files"), maxFilesPerTrigger=1)
     checkpoint = str(scratch / "checkpoint")

@@ -69,6 +69,16 @@ def session(scratch: Path, **over: str) -> SparkSession:
     return builder.getOrCreate()
 
 
+def cluster_session(scratch: Path, master: str, **over: str) -> SparkSession:
+    """Return a session whose executors are small processes of one core. ``over``: as for ``session``."""
+    executors = {
+        "spark_executor_memory": "512m",
+        "spark_executor_cores": "1",
+        "spark_executor_extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    }
+    return session(scratch, spark_master=master, **executors, **over)
+
+
 class FileFeed:
     """A folder of JSON files. Spark reads one in each batch, in the order in which they were added."""
 

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-import time
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -57,15 +57,19 @@ class KilledMerge:
             os.utime(path, (number + 1, number + 1))
 
     def run(self, kills: int) -> None:
-        """Run to the end, with up to ``kills`` kills at random moments."""
+        """Run to the end. After every second batch something is killed, a moment later: while the next ones run."""
         while not (self.scratch / "ended").exists():
             if self._driver is None:
                 self._start()
-            left = kills - sum(self.killed.values())
-            self._wait(self.random.uniform(0.2, 4.0) if left else 600.0)
-            if left and self._driver is not None:
+            done, left = self._done(), kills - sum(self.killed.values())
+            self._wait_until(lambda: left > 0 and self._done() >= done + 2)  # noqa: B023  (called here only)
+            if self._driver is not None:
+                threading.Event().wait(self.random.uniform(0.0, 0.4))
                 self._kill()
         self.stop()
+
+    def _done(self) -> int:
+        return len(list((self.scratch / "output").glob("*.json")))
 
     def _start(self) -> None:
         log = (self.scratch / "driver.log").open("ab")
@@ -75,11 +79,11 @@ class KilledMerge:
                 command, env=self._environment, stdout=log, stderr=log, start_new_session=True, cwd=self.scratch
             )
 
-    def _wait(self, seconds: float) -> None:
-        """Wait for some time in which batches are done, or for the driver's end."""
+    def _wait_until(self, is_there: Callable[[], bool]) -> None:
+        """Wait for something, or for the driver's end, which must be without an error."""
         assert self._driver is not None
-        until, pause = time.monotonic() + seconds, threading.Event()
-        while time.monotonic() < until:
+        pause = threading.Event()
+        while not is_there():
             code = self._driver.poll()
             if code is not None:
                 log = (self.scratch / "driver.log").read_text(errors="replace")
@@ -89,16 +93,16 @@ class KilledMerge:
             pause.wait(_LOOK_S)
 
     def _kill(self) -> None:
-        assert self._driver is not None
+        """Kill the driver with all its processes, or an executor or a Python worker if there is one."""
         what = self.random.choice(("driver", "executor", "worker"))
         victims = self._victims(what)
-        if not victims:
-            return
-        self.killed[what] = self.killed.get(what, 0) + 1
         if what == "driver":
             self.stop()
-        else:
+        elif victims:
             self.random.choice(victims).kill()
+        else:
+            return
+        self.killed[what] = self.killed.get(what, 0) + 1
 
     def _victims(self, what: str) -> list[psutil.Process]:
         assert self._driver is not None
@@ -112,8 +116,7 @@ class KilledMerge:
             is_worker = any("pyspark.daemon" in part for part in line)
             if (what, True) in (("executor", is_executor), ("worker", is_worker)):
                 found.append(process)
-        # A driver is killed while it runs batches, not while it starts.
-        return found if what != "driver" else self._victims("executor")
+        return found
 
     def stop(self) -> None:
         """Kill the driver and all its processes."""
@@ -154,7 +157,7 @@ def assert_right_after(scratch: Path, batches: int, kills: int, seed: int) -> di
 
 @pytest.mark.timeout(300)
 def test_a_killed_merge_goes_on_exactly(tmp_path: Path) -> None:
-    killed = assert_right_after(tmp_path, 6, 3, seed=1)
+    killed = assert_right_after(tmp_path, 10, 3, seed=1)
     assert sum(killed.values()) >= 1
 
 
