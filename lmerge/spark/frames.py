@@ -1,7 +1,7 @@
 """Frames: batches of elements as single values in rows of Spark, in the message by which a publisher sends them.
 
-Called by ``merging``, ``sink`` and ``source``. A merge writes frames and, in place of stables, the report of each of
-its shards; the stable of a batch is the least of them, which the reader of the frames finds (``least``).
+Called by ``merging``, ``sink``, ``source`` and ``spool``. A merge writes frames and, in place of stables, the report of
+each of its shards; the stable of a batch is the least of them, which the reader of the frames finds (``least``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pyarrow as pa
 from google.protobuf.message import DecodeError
 
 from lmerge.core.batch import AnyBatch, Batch
-from lmerge.core.engines.selection import NATIVE, best
+from lmerge.core.engines import selection
 from lmerge.errors import InvalidBatch, LimitExceeded
 from lmerge.wire.engine_frames import frames_of
 from lmerge.wire.generated import lmerge_pb2 as pb
@@ -41,13 +41,13 @@ def least(reports: Sequence[Report]) -> int | None:
 
 def frame(batches: Sequence[AnyBatch]) -> bytes:
     """Return batches as one frame: the message by which a publisher sends them."""
-    return frames_of(best()).encode_publish(1, batches)
+    return frames_of(selection.best()).encode_publish(1, batches)
 
 
 def from_frame(data: bytes) -> AnyBatch:
     """Return the batch of a frame. Raises InvalidBatch."""
     try:
-        received: Any = frames_of(best()).read_publish(data)
+        received: Any = frames_of(selection.best()).read_publish(data)
         if isinstance(received, pb.PublishRequest):
             raise InvalidBatch("the frame holds no batch")
         batch: AnyBatch = received.decode(UNLIMITED)
@@ -67,7 +67,7 @@ def arrays_of(batch: AnyBatch) -> list[Any]:
             pa.array(batch.payloads, pa.binary()),
         ]
     # The native core's columns are those of the wire: no object per element is made here.
-    return _columns_of(pb.SubscribeResponse.FromString(frames_of(NATIVE).encode_subscribe([batch])).batch)
+    return _columns_of(pb.SubscribeResponse.FromString(frames_of(selection.NATIVE).encode_subscribe([batch])).batch)
 
 
 def _columns_of(message: pb.Batch) -> list[Any]:

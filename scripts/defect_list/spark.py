@@ -183,8 +183,8 @@ DEFECTS = (
     Defect(
         "the report of an input's end is a stable for the next merge",
         PACKS,
-        'pc.equal(rows.column("vs"), NEG_INF)',
-        'pc.equal(rows.column("vs"), INF)',
+        'pc.equal(table.column("vs"), NEG_INF)',
+        'pc.equal(table.column("vs"), INF)',
         TEST_MERGING + "test_a_report_of_an_end_changes_nothing_in_the_next_merge",
     ),
     Defect(

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from lmerge.core.engines.selection import NATIVE, best
+from lmerge.core.engines import selection
 from lmerge.errors import InvalidBatch, InvalidRow, UsageError
 from lmerge.spark.frames import Report, from_frame
 from lmerge.spark.merging import packs
@@ -28,12 +28,11 @@ from lmerge.spark.merging.element_files import element_columns, table_in
 from lmerge.spark.merging.pack_files import PackFiles
 from lmerge.spark.merging.packs import Pack
 from lmerge.spark.sink import columns
-from lmerge.spark.sink.workers import acknowledge_at_once, freeze_loaded
 
 ROWS: Final = "rows"
 FRAMES: Final = "frames"
 FILES: Final = "files"
-# Rows are collected up to this size before they are packed. A row of Spark's pipe has up to 10,000.
+# Rows are collected up to this size before they are packed. A record batch from Spark has up to 10,000 of them.
 PACK_ROWS: Final = 131_072
 PACK_BYTES: Final = 32 * 2**20
 
@@ -54,8 +53,6 @@ class Packer:
     folder: str
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        freeze_loaded()
-        acknowledge_at_once()
         yield from self.run(batches, current_batch().number)
 
     def run(self, batches: Iterator[Any], batch: int) -> Iterator[Any]:
@@ -93,12 +90,12 @@ class Packer:
         except InvalidBatch as problem:
             reason = f"the frame of order {order}: {problem}"
             return packs.packs_of_table(packs.malformed(order or 0, reason), self.number, self.shards)
-        if best() == NATIVE:
+        if selection.best() == selection.NATIVE:
             from lmerge.spark.merging import native_packs
 
             return native_packs.packs_of_frame(batch, self.number, self.shards, order)
         table = packs.table_of(batch, columns.constant(order, batch.count))
-        return packs.packs_of_table(packs.without_empty_stables(table), self.number, self.shards)
+        return packs.packs_of_table(table, self.number, self.shards)
 
     def _of_files(self, batches: Iterator[Any]) -> Iterator[list[Pack]]:
         for batch in batches:
@@ -112,7 +109,7 @@ class Packer:
     def _packed(self, batches: Sequence[Any]) -> list[Pack]:
         """Return the packs of record batches of rows."""
         has_order = self.order is not None
-        if best() == NATIVE:
+        if selection.best() == selection.NATIVE:
             from lmerge.spark.merging import native_packs
 
             found = native_packs.packs_of_rows(batches, self.number, self.shards, has_order)

@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 
 from lmerge.core.batch import AnyBatch, Batch
 from lmerge.core.elements import ADJUST, INF, NEG_INF, STABLE, Stable
-from lmerge.core.engines.selection import NATIVE, best
+from lmerge.core.engines import selection
 from lmerge.spark.frames import Report, arrays_of, frame, from_frame, least
 from lmerge.spark.sink import columns
 
@@ -147,6 +147,7 @@ def packs_of(rows: Any) -> list[Pack]:
 
 def packs_of_table(table: Any, number: int, shards: int) -> list[Pack]:
     """Return the packs of a table of one input, by shard."""
+    table = _without_empty_stables(table)
     kind = table.column("kind")
     # Malformed rows go to all shards as well: each shard finds them, and the input ends in all shards.
     backwards = pc.and_(pc.less(kind, STABLE), pc.less(table.column("ve"), table.column("vs")))
@@ -187,7 +188,6 @@ def malformed(order: int, reason: str) -> Any:
 
 def elements_table(rows: Any, has_order: bool) -> Any:
     """Return rows of one input as ``TABLE``. A row that is no element becomes MALFORMED, with the reason."""
-    rows = rows.filter(pc.invert(_is_empty_stable(rows)))
     kind_names = rows.column("kind")
     if pa.types.is_dictionary(kind_names.type):
         kind_names = kind_names.cast(pa.string())
@@ -240,7 +240,7 @@ def _calls_in_order(packs: Sequence[Pack], has_order: bool) -> list[MergeCall]:
         has_order or len(packs) == 1
     )
     has_table = any(pack.form == TABLE_FORM for pack in packs)
-    if has_table or (not is_sequence and best() != NATIVE):
+    if has_table or (not is_sequence and selection.best() != selection.NATIVE):
         return [MergeCall.of_table(joined([_table_of(pack) for pack in packs], has_order))]
     calls = [MergeCall.read(pack.elements, True, pack.place) for pack in packs]
     if is_sequence:
@@ -293,12 +293,6 @@ def table_of(batch: AnyBatch, orders: Any) -> Any:
     return pa.table([orders, *arrays_of(batch)], schema=TABLE)
 
 
-def without_empty_stables(table: Any) -> Any:
-    """Return a table without stable(-inf), which means nothing."""
-    is_stable = pc.equal(table.column("kind"), STABLE)
-    return table.filter(pc.invert(pc.and_(is_stable, pc.equal(table.column("vs"), NEG_INF))))
-
-
 def without_stables(batch: AnyBatch) -> AnyBatch:
     """Return the inserts and adjusts of a batch."""
     if batch.counts(batch.count)[2] == 0:
@@ -310,18 +304,18 @@ def without_stables(batch: AnyBatch) -> AnyBatch:
     return native_packs.without_stables(batch)
 
 
+def _without_empty_stables(table: Any) -> Any:
+    """Return a table without stable(-inf), by which another merge reports only that one of its inputs has ended."""
+    is_stable = pc.equal(table.column("kind"), STABLE)
+    return table.filter(pc.invert(pc.and_(is_stable, pc.equal(table.column("vs"), NEG_INF))))
+
+
 def _table_of(pack: Pack) -> Any:
     if pack.form == TABLE_FORM:
         return from_bytes(pack.elements)
     batch = from_frame(pack.elements)
     orders = pa.Array.from_buffers(pa.int64(), batch.count, [None, pa.py_buffer(pack.orders)])
     return table_of(batch, orders)
-
-
-def _is_empty_stable(rows: Any) -> Any:
-    """Find stable(-inf), the row by which another merge reports only that one of its inputs has ended."""
-    is_stable = pc.fill_null(pc.equal(rows.column("kind"), KIND_NAMES[STABLE]), False)
-    return pc.and_(is_stable, pc.fill_null(pc.equal(rows.column("vs"), NEG_INF), False))
 
 
 def _blamed(table: Any, mask: Any, kind_names: Any, template: str) -> Any:

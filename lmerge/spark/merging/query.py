@@ -44,9 +44,9 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pyspark.sql import DataFrame, functions
@@ -65,6 +65,9 @@ from lmerge.spark.merging.rows import ROWS as OUT_ROWS
 from lmerge.spark.merging.rows import Unpacker, frame_rows
 from lmerge.spark.merging.shard import InputPlan, MergePlan
 from lmerge.spark.merging.shard_task import OUT, ShardTask
+from lmerge.spark.options import ENVELOPES
+from lmerge.spark.options import FRAMES as FRAME_ENVELOPE
+from lmerge.spark.sink.workers import begin_task
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -72,8 +75,6 @@ if TYPE_CHECKING:
 ALGORITHMS: Final = ("r3", "r4")
 # Each shard is a task and a file a batch: more shards than this only cost time.
 SHARDS_MAX: Final = 1_024
-# What the rows of the result are.
-ENVELOPES: Final = ("elements", "frames")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -89,6 +90,7 @@ class MergeInput:
     properties: tuple[str, ...] = ()
 
 
+Step: TypeAlias = "Callable[[Iterator[Any]], Iterator[Any]]"
 Inputs: TypeAlias = "Sequence[DataFrame | MergeInput] | Mapping[str, DataFrame | MergeInput]"
 
 
@@ -134,7 +136,7 @@ def merge(
         # PySpark warns of new versions of pandas, which is not used here.
         warnings.filterwarnings("ignore", message=".*pandas", category=FutureWarning)
         packs = [_packed(at, one, given.df, plan, order, folder) for at, (one, given) in enumerate(named.items())]
-        return _query(reduce(DataFrame.unionAll, packs), plan, folder, envelope == "frames")
+        return _query(reduce(DataFrame.unionAll, packs), plan, folder, envelope == FRAME_ENVELOPE)
 
 
 def _named(inputs: Inputs) -> dict[str, MergeInput]:
@@ -172,7 +174,7 @@ def _packed(number: int, name: str, df: DataFrame, plan: MergePlan, order: str |
         rows = df.select("path")
     else:
         rows = _rows(name, df, order)
-    return rows.mapInArrow(Packer(number, name, form, plan.shards, order, folder).__call__, from_arrow_schema(PACKS))
+    return _mapped(rows, PACKS, Packer(number, name, form, plan.shards, order, folder))
 
 
 def _form(df: DataFrame) -> str:
@@ -223,31 +225,27 @@ def _typed(df: DataFrame, name: str, column: str, types: tuple[Any, ...]) -> Col
 
 
 def _query(packs: DataFrame, plan: MergePlan, folder: str, as_frames: bool) -> DataFrame:
-    task = ShardTask(plan, folder)
+    shard, unpacker = ShardTask(plan, folder), Unpacker(plan.shards)
     by_shard = packs.repartitionById(plan.shards, functions.col("shard"))
     if as_frames:
-        return by_shard.mapInArrow(_FrameTask(task).__call__, from_arrow_schema(OUT_FRAMES))
-    unpacker, rows = Unpacker(plan.shards), from_arrow_schema(OUT_ROWS)
+        return _mapped(by_shard, OUT_FRAMES, shard, partial(frame_rows, shards=plan.shards))
     if plan.shards == 1:
-        return by_shard.mapInArrow(_RowTask(task, unpacker).__call__, rows)
-    shard_output = by_shard.mapInArrow(task.__call__, from_arrow_schema(OUT))
-    return shard_output.repartitionById(plan.shards, functions.col("place")).mapInArrow(unpacker.__call__, rows)
+        return _mapped(by_shard, OUT_ROWS, shard, unpacker)
+    shard_output = _mapped(by_shard, OUT, shard)
+    return _mapped(shard_output.repartitionById(plan.shards, functions.col("place")), OUT_ROWS, unpacker)
+
+
+def _mapped(df: DataFrame, schema: Any, *steps: Step) -> DataFrame:
+    """Return the rows, of an Arrow schema, that the steps make of those of ``df``, one after another in one task."""
+    return df.mapInArrow(_StepsTask(steps).__call__, from_arrow_schema(schema))
 
 
 @dataclass(frozen=True)
-class _FrameTask:
-    task: ShardTask
+class _StepsTask:
+    steps: tuple[Step, ...]
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        return frame_rows(self.task(batches), self.task.plan.shards)
-
-
-@dataclass(frozen=True)
-class _RowTask:
-    """Both steps in one, for a single shard."""
-
-    task: ShardTask
-    unpacker: Unpacker
-
-    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        return self.unpacker(self.task(batches))
+        begin_task()
+        for step in self.steps:
+            batches = step(batches)
+        return batches

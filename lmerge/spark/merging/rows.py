@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import ADJUST, NEG_INF
-from lmerge.core.engines.selection import NATIVE, best
+from lmerge.core.engines import selection
 from lmerge.spark.frames import REPORT, Report, from_frame, least
 from lmerge.spark.merging import packs
 
@@ -78,7 +78,7 @@ class Unpacker:
             # An empty stable, if there is only an input's end to report.
             vc = NEG_INF if stable is None else stable
             row = ["stable", None, vc, None, None, None, _last(batch), "; ".join(sorted(ended)) or None]
-            yield _record(row, ROWS)
+            yield record(row, ROWS)
 
 
 def frame_rows(batches: Iterator[Any], shards: int) -> Iterator[Any]:
@@ -86,11 +86,11 @@ def frame_rows(batches: Iterator[Any], shards: int) -> Iterator[Any]:
     for rows in batches:
         for row in rows.to_pylist():
             if row["elements"] is not None:
-                yield _record([row["elements"], row["count"], row["first"], None, row["shard"], None], FRAMES)
+                yield record([row["elements"], row["count"], row["first"], None, row["shard"], None], FRAMES)
             else:
                 stable = NEG_INF if row["stable"] is None else row["stable"]
                 report = {"before": row["before"], "stable": stable, "shards": shards}
-                yield _record([None, 0, _last(row["batch"]), report, row["shard"], row["ended"]], FRAMES)
+                yield record([None, 0, _last(row["batch"]), report, row["shard"], row["ended"]], FRAMES)
 
 
 def _last(batch: int) -> int:
@@ -98,15 +98,15 @@ def _last(batch: int) -> int:
     return (batch + 1 << ORDER_BITS) - 1
 
 
-def _record(row: list[Any], schema: Any) -> Any:
-    return pa.RecordBatch.from_arrays(
-        [pa.array([value], field.type) for value, field in zip(row, schema)], schema=schema
-    )
+def record(row: list[Any], schema: Any) -> Any:
+    """Return one row as a record batch."""
+    arrays = [pa.array([value], field.type) for value, field in zip(row, schema)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def element_rows(batch: AnyBatch, shard: int, first: int) -> Iterator[Any]:
     """Yield the elements of a shard as rows. Their orders count from ``first`` on; missing values are null."""
-    if best() == NATIVE:
+    if selection.best() == selection.NATIVE:
         from lmerge.spark.merging import native_packs
 
         rows = native_packs.rows_of(batch, shard, first)

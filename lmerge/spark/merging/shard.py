@@ -33,7 +33,7 @@ from lmerge.errors import StoreDamaged, UsageError
 from lmerge.spark.merging import packs
 from lmerge.spark.merging.pack_files import PackFiles
 from lmerge.spark.merging.packs import MergeCall, Pack
-from lmerge.spark.merging.state_files import Head, StateFiles
+from lmerge.spark.merging.state_files import KEPT_BATCHES, Head, StateFiles
 
 # A shorter log is not worth a new base: to repeat it takes a few milliseconds.
 LOG_BYTES_MIN: Final = 2**20
@@ -101,7 +101,6 @@ class ShardOutput:
 
 @dataclass
 class _Held:
-    run: str
     batch: int
     head: Head
     merge: Merge
@@ -180,14 +179,14 @@ class Shard:
         held = _held.pop(self._files.place, None)
         if before < 0:
             return Head(self._plan.settings()), self._plan.fresh()
-        if held is not None and held.run == self._run and held.batch == before:
+        if held is not None and held.head.run == self._run and held.batch == before:
             return held.head, held.merge
         found = self._files.read(before)
         if found is None:
             raise self._missing(before)
         head, parts = found
         self._check(head.settings)
-        if held is not None and held.run == self._run and max(head.base, 0) <= held.batch < before:
+        if held is not None and held.head.run == self._run and max(head.base, 0) <= held.batch < before:
             merge, start = held.merge, held.batch
         else:
             merge, start = self._based(head.base)
@@ -209,9 +208,8 @@ class Shard:
         inline = iter(parts)
         for number, is_frame, place in head.calls:
             data = next(inline) if place is None else self._packs.elements(place)
-            apply(
-                merge, self._plan.inputs[number], MergeCall.read(data, is_frame)
-            )  # its output was emitted when it came
+            # Its output was emitted when it came.
+            apply(merge, self._plan.inputs[number], MergeCall.read(data, is_frame))
 
     def _missing(self, before: int) -> Exception:
         """Return the error for a state that is not there: of other settings, if the first shard shows that."""
@@ -237,7 +235,10 @@ class Shard:
             )
 
     def _remove_packs(self, settled: int) -> None:
-        """Remove packs that no shard needs: a shard needs those behind its oldest base. Shard 0 does it for all."""
+        """Remove packs that no shard needs: a shard needs those behind its oldest base. Shard 0 does it for all.
+
+        It reads a file of every other shard, so it does not do that in each batch.
+        """
         for number in range(1, self._plan.shards):
             found = StateFiles(self._files.folder, number).read(self._batch - 1)
             if found is None:
@@ -258,21 +259,18 @@ class Shard:
     def _save(self, log: list[bytes]) -> None:
         head = self._head
         head.run = self._run
-        head.logs += 1
         parts = log
-        if head.logs >= LOGS_MAX or head.log_bytes > max(LOG_PER_BASE * head.base_bytes, LOG_BYTES_MIN):
+        if self._batch - head.base >= LOGS_MAX or head.log_bytes > max(LOG_PER_BASE * head.base_bytes, LOG_BYTES_MIN):
             document, block = packed_snapshot_of(self._merge)
             parts = [document, *(block[at : at + PART_BYTES] for at in range(0, len(block), PART_BYTES))]
-            head.base, head.base_bytes = self._batch, len(document) + len(block)
             head.bases.append(self._batch)
-            head.logs = head.log_bytes = 0
+            head.base_bytes, head.log_bytes = len(document) + len(block), 0
             head.calls = []
         self._check_alone(head)
-        oldest = head.oldest
         self._files.write(self._batch, head, parts)
-        if self._number == 0 and head.oldest > oldest:
+        if self._number == 0 and self._batch % KEPT_BATCHES == 0:
             self._remove_packs(head.settled)
-        _held[self._files.place] = _Held(self._run, self._batch, head, self._merge)
+        _held[self._files.place] = _Held(self._batch, head, self._merge)
         while len(_held) > HELD_MAX:
             _held.popitem(last=False)
 

@@ -14,10 +14,9 @@ import pyarrow as pa
 from lmerge.spark.frames import frame
 from lmerge.spark.merging import packs
 from lmerge.spark.merging.current_batch import CurrentBatch, current_batch
-from lmerge.spark.merging.rows import ORDER_BITS
+from lmerge.spark.merging.rows import ORDER_BITS, record
 from lmerge.spark.merging.shard import MergePlan, Shard, ShardOutput
 from lmerge.spark.merging.state_files import StateFiles
-from lmerge.spark.sink.workers import acknowledge_at_once, freeze_loaded
 from lmerge.wire.codec import split_batch
 from lmerge.wire.limits import UNLIMITED
 
@@ -48,8 +47,6 @@ class ShardTask:
     folder: str
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        freeze_loaded()
-        acknowledge_at_once()
         yield from run_shard(self.plan, self.folder, current_batch(), batches)
 
 
@@ -66,16 +63,12 @@ def run_shard(plan: MergePlan, folder: str, batch: CurrentBatch, batches: Iterat
     if reports or output.ended:
         stable = output.stable if reports else None
         ended = "; ".join(sorted(set(output.ended))) or None
-        yield _row(plan.shards - 1, number, batch.number, 0, 0, output.before, stable, ended, None)
+        yield record([plan.shards - 1, number, batch.number, 0, 0, output.before, stable, ended, None], OUT)
 
 
 def _frames(output: ShardOutput, number: int, batch: int) -> Iterator[Any]:
     first = batch << ORDER_BITS
     for events in output.batches:
         for piece in split_batch(events, _FRAME):
-            yield _row(number, number, batch, first, piece.count, None, None, None, frame([piece]))
+            yield record([number, number, batch, first, piece.count, None, None, None, frame([piece])], OUT)
             first += piece.count
-
-
-def _row(*values: Any) -> Any:
-    return pa.RecordBatch.from_arrays([pa.array([value], field.type) for value, field in zip(values, OUT)], schema=OUT)

@@ -2,9 +2,9 @@
 
     <folder>/<shard>/<batch>        a head, and what the batch has applied (a *log*) or a snapshot (a *base*)
 
-A file is written whole or not at all and never changed: a batch that runs again writes the same once more. Batch N
-begins with the state after batch N-1, so it is found by its name, without a listing, and a file that a task cannot see
-is an error, never an older state. The state after batch N-1 is the newest base up to it and the logs since.
+A file is written whole or not at all. A batch that runs again writes the same state once more. Batch N begins with the
+state after batch N-1, so it is found by its name, without a listing, and a file that a task cannot see is an error,
+never an older state. The state after batch N-1 is the newest base up to it and the logs since.
 
 The folder is one that the driver and all executors share, like that of a checkpoint, on any of its file systems.
 """
@@ -29,17 +29,14 @@ _KIND: Final = "merge-state"
 class Head:
     """The state after a batch, but for the merge itself.
 
-    ``base``: the batch with the newest snapshot. ``bases``: those of the batches that are kept. ``logs``: batches since
-    the base. ``oldest``: the oldest file. ``calls``: input and form of each part of the log, and its
-    place if it is in a file of packs. ``orders``: the last order
-    of each input. ``taken``: elements taken so far. ``reported``: the stable point that was last reported. ``run``: the
-    run of the query that wrote it.
+    ``bases``: the batches with a snapshot that are kept. ``oldest``: the oldest file. ``calls``: for each part of the
+    log its input, whether it is a frame, and its place if it is in a file of packs. ``orders``: the last order of each
+    input. ``taken``: elements taken so far. ``reported``: the stable point that was last reported. ``run``: the run of
+    the query that wrote it.
     """
 
     settings: dict[str, Any]
-    base: int = -1
     bases: list[int] = field(default_factory=list)
-    logs: int = 0
     oldest: int = 0
     base_bytes: int = 0
     log_bytes: int = 0
@@ -48,6 +45,11 @@ class Head:
     taken: int = 0
     reported: int = NEG_INF
     run: str = ""
+
+    @property
+    def base(self) -> int:
+        """The batch with the newest snapshot; -1: there is none."""
+        return self.bases[-1] if self.bases else -1
 
     @property
     def settled(self) -> int:

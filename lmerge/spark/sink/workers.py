@@ -33,6 +33,12 @@ def freeze_loaded() -> None:
         gc.freeze()
 
 
+def begin_task() -> None:
+    """Do what a task of any kind needs at its start. Call this once a task."""
+    freeze_loaded()
+    acknowledge_at_once()
+
+
 def acknowledge_at_once() -> int:
     """Make this process acknowledge at once what comes over its TCP connections. Return the number of connections.
 

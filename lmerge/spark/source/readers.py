@@ -37,7 +37,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from lmerge.core.elements import INF, NEG_INF, show_time
 from lmerge.errors import ServerGone, Unavailable, UnknownMerge, UsageError
-from lmerge.spark.sink.workers import freeze_loaded
+from lmerge.spark.sink.workers import begin_task
 from lmerge.spark.skipping import skipped_until
 from lmerge.spark.source.columns import Layout
 from lmerge.spark.source.envelope_rows import FINAL, TABLE, Range
@@ -241,7 +241,7 @@ class LmergeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Return the rows of one task. Runs in an executor."""
         assert isinstance(partition, ReadTask)
-        freeze_loaded()
+        begin_task()
         return partition.batches(stream_options(partition.given))
 
     def stop(self) -> None:
@@ -358,7 +358,7 @@ class LmergeBatchReader(DataSourceReader):
         """Return the rows of one task. Runs in an executor."""
         if not isinstance(partition, ReadTask):
             return iter(())  # Spark makes one task of its own if there is none
-        freeze_loaded()
+        begin_task()
         return partition.batches(batch_options(partition.given))
 
 

@@ -9,22 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, compress
-from typing import Any, Final
-
-from google.protobuf.message import DecodeError
+from typing import Final
 
 from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import INF, NEG_INF
 from lmerge.core.engines import selection
-from lmerge.errors import InvalidBatch, LimitExceeded, UsageError
+from lmerge.errors import InvalidBatch, UsageError
+from lmerge.spark.frames import from_frame
 from lmerge.spark.spool.files import SpoolFiles
 from lmerge.spark.spool.layout import number_of, part_name
 from lmerge.spark.spool.manifest import SpoolPart, sample
 from lmerge.wire.codec import payload_sizes
 from lmerge.wire.engine_frames import frames_of
 from lmerge.wire.frames import groups
-from lmerge.wire.generated import lmerge_pb2 as pb
-from lmerge.wire.limits import UNLIMITED, BatchLimits
+from lmerge.wire.limits import BatchLimits
 
 # Like a publisher's own messages: large enough to amortise gRPC, small enough for a server's turns.
 MESSAGE_LIMITS: Final = BatchLimits(elements=8192)
@@ -129,15 +127,11 @@ def messages_of(batches: Iterable[AnyBatch], summary: PartSummary) -> Iterator[b
 
 def read_elements(files: SpoolFiles, name: str, messages: Sequence[bytes]) -> list[AnyBatch]:
     """Return the batches in the messages of a file. Raises StoreDamaged."""
-    read = frames_of(selection.best()).read_publish
     batches = []
     for number, message in enumerate(messages):
         try:
-            received: Any = read(message)
-            if isinstance(received, pb.PublishRequest):
-                raise InvalidBatch("the message holds no elements")
-            batches.append(received.decode(UNLIMITED))
-        except (DecodeError, InvalidBatch, LimitExceeded) as problem:
+            batches.append(from_frame(message))
+        except InvalidBatch as problem:
             raise files.damaged(name, f"message {number}: {problem}") from problem
     return batches
 

@@ -75,7 +75,7 @@ def deepcopy_of(held: Any, query: LocalQuery) -> Any:
     place = StateFiles(str(query.folder), 0).place
     one = held[place]
     again = restored(snapshot_of(one.merge))
-    return {place: shard._Held(one.run, one.batch, deepcopy(one.head), again)}
+    return {place: shard._Held(one.batch, deepcopy(one.head), again)}
 
 
 def test_a_missing_or_damaged_state_is_an_error() -> None:

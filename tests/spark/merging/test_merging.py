@@ -18,8 +18,7 @@ from lmerge.core.elements import INF, INSERT, NEG_INF, STABLE, Adjust, Element, 
 from lmerge.core.engines import selection
 from lmerge.core.engines.selection import ENGINES, native_problem
 from lmerge.errors import UsageError
-from lmerge.spark.merging import packer, packs, shard
-from lmerge.spark.merging import rows as rows_module
+from lmerge.spark.merging import shard
 from lmerge.spark.merging.packer import FILES, FRAMES, ROWS, Packer
 from lmerge.spark.merging.packs import DETACH, TABLE, MergeCall
 from lmerge.spark.merging.shard import InputPlan, MergePlan
@@ -63,8 +62,7 @@ def test_frames_and_files_mean_what_rows_mean(form: str, shards: int) -> None:
 
 @pytest.mark.parametrize("form", [ROWS, FRAMES, FILES])
 def test_workers_without_the_native_core_do_the_same(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (packer, packs, rows_module, selection):
-        monkeypatch.setattr(module, "best", lambda: selection.PYTHON)
+    monkeypatch.setattr(selection, "best", lambda: selection.PYTHON)
     for seed in range(3):
         random = Random(seed)
         inputs = [cut(random, stream, 5) for stream in streams(random, "r4", 2)]
@@ -231,8 +229,7 @@ def test_a_report_of_an_end_changes_nothing_in_the_next_merge(
     engine: str, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The row of stable(-inf) that carries ``ended`` does not count as a stable that goes back."""
-    for module in (packer, packs, rows_module, selection):
-        monkeypatch.setattr(module, "best", lambda: engine)
+    monkeypatch.setattr(selection, "best", lambda: engine)
     query, output = LocalQuery(plan_of("r4", 2), Random(1), form), Output()
     output.batch(query.batch({0: [row_of(Stable(10), 7)]}))
     output.batch(query.batch({0: [row_of(Stable(NEG_INF), 8), row_of(Stable(20), 9)]}))
