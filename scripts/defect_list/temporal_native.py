@@ -443,4 +443,25 @@ DEFECTS = (
         "for (row, [_, vs, ve, copies]) in rows.iter().zip(events).take(0) {",
         "joins::an_inner_join_has_the_pairs",
     ),
+    Defect(
+        "evacuation does not update the owner",
+        SOURCE + "arena.rs",
+        "                    moved(owner, place);\n",
+        "                    let _ = (&mut moved, place);\n",
+        "arena::a_few_survivors_of_a_burst_are_moved_together_and_their_owners_get_the_new_places",
+    ),
+    Defect(
+        "the arena does not count what has gone",
+        SOURCE + "arena.rs",
+        "        self.live_bytes -= size;\n",
+        "",
+        "arena::payloads_of_every_size_come_back_as_they_were",
+    ),
+    Defect(
+        "sparse chunks are not noted",
+        SOURCE + "arena.rs",
+        "        } else if was_dense && 2 * chunk.live_bytes < chunk.data.capacity() {\n",
+        "        } else if was_dense && chunk.live_bytes == 0 {\n",
+        "arena::a_few_survivors_of_a_burst_are_moved_together_and_their_owners_get_the_new_places",
+    ),
 )

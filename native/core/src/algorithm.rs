@@ -1,6 +1,8 @@
 //! The part that all algorithms share: they check promises, and move the output's stable point.
 //! See `lmerge/core/algorithm.py`.
 
+use std::ops::Range;
+
 use crate::columns::{Columns, Indices, View};
 use crate::element::{ADJUST, INF, INSERT, NEG_INF};
 use crate::input::Inputs;
@@ -10,6 +12,16 @@ use crate::violation::{Code, Violation};
 
 /// A broken promise, boxed so that the good path returns no large value.
 pub type Checked = Result<(), Box<Violation>>;
+
+/// Add an insert to those that follow each other in a batch; if it does not follow them, emit them before.
+#[inline]
+pub fn show_insert(shell: &mut Shell, batch: &View<'_>, shown: &mut Range<usize>, index: usize) {
+    if shown.end != index {
+        shell.emit_inserts(batch, shown);
+        shown.start = index;
+    }
+    shown.end = index + 1;
+}
 
 /// The state around the running algorithm.
 #[derive(Debug)]
@@ -56,6 +68,23 @@ impl Shell {
         self.changes += 1;
         if let Some(live) = &mut self.live {
             live.insert(vs, ve, payload);
+        }
+    }
+
+    /// Emit inserts that follow each other in a batch, and empty the range.
+    #[inline]
+    pub fn emit_inserts(&mut self, batch: &View<'_>, shown: &mut Range<usize>) {
+        let Range { start, end } = std::mem::take(shown);
+        if start == end {
+            return;
+        }
+        if self.out.is_empty() {
+            self.out.reserve(&batch.slice(start, batch.len())); // most of a batch is new, or little of it
+        }
+        self.out.extend(&batch.slice(start, end));
+        self.changes += end - start;
+        if let Some(live) = &mut self.live {
+            (start..end).for_each(|index| live.insert(batch.vs(index), batch.ve(index), batch.payload(index)));
         }
     }
 

@@ -1,144 +1,195 @@
-//! Stores payloads, each once, in chunks that are freed when they are empty.
+//! Stores payloads, each once, in chunks.
 //!
-//! A payload is appended to the current chunk behind a header: its owner (a node's number) and its length. A chunk
-//! whose payloads are all removed is freed at once. Events are removed roughly in the order in which they were added,
-//! so almost all memory is freed in this way. A remaining payload keeps its chunk. When more than half of all memory is
-//! such waste, the sparsest chunks are evacuated ([`Arena::evacuate`]); the owner in the header makes this possible. So
-//! the arena holds at most about twice its live bytes, and the work is O(1) for each byte that is removed.
+//! A payload is appended to the newest chunk of a [`ChunkList`]. All payloads of a list live about equally long (see
+//! `slices`), so nothing is counted by chunk: a list is freed as a whole. A full-sized chunk that is freed is used again
+//! first, while it is in the caches. A large payload has memory of its own, which is freed with it.
 
 /// The place of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     chunk: u32,
-    offset: u32,
+    offset: u16,
+    len: u16,
 }
 
 impl Place {
-    /// No place, for a node that is not in use.
+    /// No place, for a node that is not in use. Its length is that of no payload.
     pub const NONE: Place = Place {
         chunk: u32::MAX,
-        offset: u32::MAX,
+        offset: u16::MAX,
+        len: OWN_CHUNK - 1,
     };
 }
 
-/// The size of a full chunk: large enough for a negligible cost per payload, small enough that one remaining payload,
-/// or the empty part of the newest chunk, does not hold much memory.
-const CHUNK_BYTES: usize = 32 * 1024;
-/// The first chunk of a small merge.
+/// The size of a full chunk: large enough for a negligible cost per payload, small enough for offsets of 16 bits.
+pub const CHUNK_BYTES: usize = 32 * 1024;
+/// The first chunk of a list that is small, and of one that is closed.
 const FIRST_CHUNK_BYTES: usize = 1024;
+/// A list begins with a chunk of at most this part of the arena.
+const FIRST_PART: usize = 16;
 /// Larger payloads get their own chunk.
 const SHARED_BYTES_MAX: usize = CHUNK_BYTES / 4;
-/// Less waste than this is never evacuated.
-const WASTE_BYTES_FREE: usize = 4 * CHUNK_BYTES;
+/// A length that means: the whole chunk, which has no other payload.
+const OWN_CHUNK: u16 = u16::MAX;
+/// Payloads up to this length are compared in place.
+const INLINE_BYTES_MAX: usize = 32;
+/// Chunks that wait to be used again, at most, beside a share of those in use.
+const SPARE_CHUNKS: usize = 4;
+const SPARE_PART: usize = 8;
 
-/// Bytes of a header: the owner in four bytes, the length in two.
-const HEADER: usize = 6;
-/// A length that means: to the end of the chunk, which has no other payload.
-const WHOLE_CHUNK: u16 = u16::MAX;
-const NO_OWNER: u32 = u32::MAX;
-
+/// Chunks that are freed together.
 #[derive(Debug, Default)]
-struct Chunk {
-    data: Vec<u8>,
-    live_bytes: usize,
+pub struct ChunkList {
+    chunks: Vec<u32>,
+    /// The size of the next chunk.
+    next_bytes: usize,
 }
 
 /// See the head of this module.
 #[derive(Debug, Default)]
 pub struct Arena {
-    chunks: Vec<Chunk>,
+    chunks: Vec<Vec<u8>>,
+    /// Numbers without a chunk.
     unused: Vec<u32>,
-    current: Option<u32>,
-    /// Headers and payloads in use.
-    live_bytes: usize,
-    /// Capacity of all chunks.
+    /// Chunks of full size, empty.
+    spare: Vec<Vec<u8>>,
+    /// Capacity of all chunks, spare ones too.
     held_bytes: usize,
     payload_bytes: usize,
-    /// Chunks that have become less than half full, oldest first; some of them may be freed since.
-    sparse: Vec<u32>,
 }
 
 impl Arena {
-    /// Store `payload` for `owner`.
-    pub fn add(&mut self, owner: u32, payload: &[u8]) -> Place {
-        let size = HEADER + payload.len();
-        let at = self.room_for(size);
-        let chunk = &mut self.chunks[at as usize];
-        let offset = chunk.data.len() as u32;
-        chunk.data.extend_from_slice(&owner.to_le_bytes());
-        let len = if size > SHARED_BYTES_MAX {
-            WHOLE_CHUNK
-        } else {
-            payload.len() as u16
-        };
-        chunk.data.extend_from_slice(&len.to_le_bytes());
-        chunk.data.extend_from_slice(payload);
-        chunk.live_bytes += size;
-        self.live_bytes += size;
+    /// An empty list.
+    pub fn list(&self) -> ChunkList {
+        let part = (self.payload_bytes / FIRST_PART).next_power_of_two();
+        ChunkList {
+            chunks: Vec::new(),
+            next_bytes: part.clamp(FIRST_CHUNK_BYTES, CHUNK_BYTES),
+        }
+    }
+
+    /// Store `payload` in `list`.
+    #[inline]
+    pub fn add(&mut self, list: &mut ChunkList, payload: &[u8]) -> Place {
         self.payload_bytes += payload.len();
-        Place { chunk: at, offset }
+        if let Some(&number) = list.chunks.last() {
+            let chunk = &mut self.chunks[number as usize];
+            let room = (chunk.capacity() - chunk.len()).min(SHARED_BYTES_MAX);
+            if payload.len() <= room {
+                return append(chunk, number, payload);
+            }
+        }
+        self.add_to_new_chunk(list, payload)
+    }
+
+    #[cold]
+    fn add_to_new_chunk(&mut self, list: &mut ChunkList, payload: &[u8]) -> Place {
+        if payload.len() > SHARED_BYTES_MAX {
+            let chunk = self.number(payload.to_vec());
+            self.held_bytes += payload.len();
+            return Place {
+                chunk,
+                offset: 0,
+                len: OWN_CHUNK,
+            };
+        }
+        self.close(list);
+        let bytes = list.next_bytes.max(payload.len());
+        list.next_bytes = (2 * bytes).min(CHUNK_BYTES);
+        let spare = if bytes == CHUNK_BYTES { self.spare.pop() } else { None };
+        let chunk = spare.unwrap_or_else(|| {
+            self.held_bytes += bytes;
+            Vec::with_capacity(bytes)
+        });
+        let number = self.number(chunk);
+        list.chunks.push(number);
+        append(&mut self.chunks[number as usize], number, payload)
+    }
+
+    /// Give the end of the newest chunk back if it is large: little more is stored in this list.
+    pub fn close(&mut self, list: &mut ChunkList) {
+        if let Some(&number) = list.chunks.last() {
+            let chunk = &mut self.chunks[number as usize];
+            let before = chunk.capacity();
+            if 8 * (before - chunk.len()) > before {
+                chunk.shrink_to_fit();
+                self.held_bytes -= before - chunk.capacity();
+            }
+        }
+    }
+
+    /// Let the next chunk of a list be small.
+    pub fn finish(&mut self, list: &mut ChunkList) {
+        self.close(list);
+        list.next_bytes = FIRST_CHUNK_BYTES;
     }
 
     #[inline]
     pub fn get(&self, place: Place) -> &[u8] {
-        let data = &self.chunks[place.chunk as usize].data;
-        let at = place.offset as usize;
-        let len = length(data, at);
-        &data[at + HEADER..at + HEADER + len]
+        let chunk = &self.chunks[place.chunk as usize];
+        if place.len == OWN_CHUNK {
+            return chunk;
+        }
+        let start = place.offset as usize;
+        &chunk[start..start + place.len as usize]
     }
 
-    /// Remove a payload.
-    pub fn remove(&mut self, place: Place) {
-        let chunk = &mut self.chunks[place.chunk as usize];
-        let at = place.offset as usize;
-        let len = length(&chunk.data, at);
-        let size = HEADER + len;
-        chunk.data[at..at + 4].copy_from_slice(&NO_OWNER.to_le_bytes());
-        let was_dense = 2 * chunk.live_bytes >= chunk.data.capacity();
-        chunk.live_bytes -= size;
-        self.live_bytes -= size;
-        self.payload_bytes -= len;
-        if chunk.live_bytes == 0 {
-            if self.current == Some(place.chunk) {
-                chunk.data.clear();
-            } else {
-                self.release(place.chunk);
-            }
-        } else if was_dense && 2 * chunk.live_bytes < chunk.data.capacity() {
-            self.note_sparse(place.chunk);
+    /// Whether `payload` is the one at `place`. False for [`Place::NONE`].
+    #[inline]
+    pub fn is_at(&self, place: Place, payload: &[u8]) -> bool {
+        let len = if payload.len() > SHARED_BYTES_MAX {
+            OWN_CHUNK
+        } else {
+            payload.len() as u16
+        };
+        place.len == len && is_equal(self.get(place), payload)
+    }
+
+    /// The length of the payload at `place`.
+    #[inline]
+    pub fn len(&self, place: Place) -> usize {
+        if place.len == OWN_CHUNK {
+            self.chunks[place.chunk as usize].len()
+        } else {
+            place.len as usize
         }
     }
 
-    /// Move the remaining payloads of sparse chunks together, while too much is wasted. Calls `moved` with each owner
-    /// and its new place.
-    pub fn evacuate(&mut self, mut moved: impl FnMut(u32, Place)) {
-        while self.held_bytes - self.live_bytes > self.live_bytes + WASTE_BYTES_FREE {
-            let Some(from) = self.sparse.pop() else { return };
-            if !self.is_sparse(from) {
-                continue;
-            }
-            let data = std::mem::take(&mut self.chunks[from as usize].data);
-            self.held_bytes -= data.capacity();
-            self.live_bytes -= self.chunks[from as usize].live_bytes;
-            self.chunks[from as usize].live_bytes = 0;
-            self.unused.push(from);
-            let mut at = 0;
-            while at < data.len() {
-                let len = length(&data, at);
-                let owner = owner(&data, at);
-                if owner != NO_OWNER {
-                    self.payload_bytes -= len;
-                    let place = self.add(owner, &data[at + HEADER..at + HEADER + len]);
-                    moved(owner, place);
-                }
-                at += HEADER + len;
-            }
+    /// Note that a payload is not needed any more. Returns its length. Its memory is freed with its list, or now if it
+    /// is large.
+    #[inline]
+    pub fn remove(&mut self, place: Place) -> usize {
+        let len = self.len(place);
+        self.payload_bytes -= len;
+        if place.len == OWN_CHUNK {
+            self.free(place.chunk);
+        }
+        len
+    }
+
+    /// Move a payload to another list. A large one stays where it is.
+    pub fn move_to(&mut self, list: &mut ChunkList, place: Place) -> Place {
+        if place.len == OWN_CHUNK {
+            return place;
+        }
+        let payload = self.get(place).to_vec();
+        self.payload_bytes -= payload.len();
+        self.add(list, &payload)
+    }
+
+    /// Free a list, whose payloads have all been removed or moved.
+    pub fn release(&mut self, list: ChunkList) {
+        list.chunks.into_iter().rev().for_each(|number| self.free(number));
+        let spare_max = SPARE_CHUNKS + (self.chunks.len() - self.unused.len()) / SPARE_PART;
+        while self.spare.len() > spare_max {
+            self.spare.pop();
+            self.held_bytes -= CHUNK_BYTES;
         }
     }
 
     /// Bytes of memory that the chunks take.
     pub fn held_bytes(&self) -> usize {
-        self.held_bytes + self.chunks.capacity() * size_of::<Chunk>()
+        self.held_bytes + self.chunks.capacity() * size_of::<Vec<u8>>() + self.unused.capacity() * size_of::<u32>()
     }
 
     /// Bytes of the payloads stored.
@@ -146,58 +197,29 @@ impl Arena {
         self.payload_bytes
     }
 
-    /// The owner of the payload at `place`, for checks.
-    pub fn owner(&self, place: Place) -> u32 {
-        owner(&self.chunks[place.chunk as usize].data, place.offset as usize)
-    }
-
     /// Assert that the counters equal the contents of the chunks.
     pub fn check(&self) {
-        let live: usize = self.chunks.iter().map(|chunk| chunk.live_bytes).sum();
-        let held: usize = self.chunks.iter().map(|chunk| chunk.data.capacity()).sum();
-        assert_eq!(live, self.live_bytes, "live bytes of the arena");
+        let held: usize = self.chunks.iter().chain(&self.spare).map(Vec::capacity).sum();
         assert_eq!(held, self.held_bytes, "held bytes of the arena");
+        assert!(self.payload_bytes <= held, "payload bytes of the arena");
     }
 
-    fn room_for(&mut self, size: usize) -> u32 {
-        if size > SHARED_BYTES_MAX {
-            return self.new_chunk(size);
+    fn free(&mut self, number: u32) {
+        let mut chunk = std::mem::take(&mut self.chunks[number as usize]);
+        self.unused.push(number);
+        if chunk.capacity() == CHUNK_BYTES {
+            chunk.clear();
+            self.spare.push(chunk);
+        } else {
+            self.held_bytes -= chunk.capacity();
         }
-        if let Some(at) = self.current {
-            let chunk = &self.chunks[at as usize];
-            if chunk.data.capacity() - chunk.data.len() >= size {
-                return at;
-            }
-        }
-        let grown = self
-            .current
-            .map_or(FIRST_CHUNK_BYTES, |at| 2 * self.chunks[at as usize].data.capacity());
-        if let Some(full) = self.current.take() {
-            let chunk = &mut self.chunks[full as usize];
-            if chunk.live_bytes == 0 {
-                self.release(full);
-            } else {
-                // The rest of the chunk is too small for this payload.
-                self.held_bytes -= chunk.data.capacity();
-                chunk.data.shrink_to_fit();
-                self.held_bytes += chunk.data.capacity();
-                if self.is_sparse(full) {
-                    self.note_sparse(full);
-                }
-            }
-        }
-        let at = self.new_chunk(grown.clamp(size, CHUNK_BYTES));
-        self.current = Some(at);
-        at
     }
 
-    fn new_chunk(&mut self, bytes: usize) -> u32 {
-        let data = Vec::with_capacity(bytes);
-        self.held_bytes += data.capacity();
-        let chunk = Chunk { data, live_bytes: 0 };
-        if let Some(at) = self.unused.pop() {
-            self.chunks[at as usize] = chunk;
-            return at;
+    /// A number for a chunk.
+    fn number(&mut self, chunk: Vec<u8>) -> u32 {
+        if let Some(number) = self.unused.pop() {
+            self.chunks[number as usize] = chunk;
+            return number;
         }
         if self.chunks.len() == self.chunks.capacity() {
             self.chunks.reserve_exact(16 + self.chunks.len() / 8); // doubling would hold one or two bytes per payload
@@ -205,37 +227,27 @@ impl Arena {
         self.chunks.push(chunk);
         (self.chunks.len() - 1) as u32
     }
-
-    fn is_sparse(&self, at: u32) -> bool {
-        let chunk = &self.chunks[at as usize];
-        self.current != Some(at) && chunk.live_bytes > 0 && 2 * chunk.live_bytes < chunk.data.capacity()
-    }
-
-    fn note_sparse(&mut self, at: u32) {
-        if self.sparse.len() > 2 * self.chunks.len() {
-            let sparse = std::mem::take(&mut self.sparse);
-            self.sparse = sparse.into_iter().filter(|&chunk| self.is_sparse(chunk)).collect();
-            self.sparse.sort_unstable();
-            self.sparse.dedup();
-        }
-        self.sparse.push(at);
-    }
-
-    fn release(&mut self, at: u32) {
-        let data = std::mem::take(&mut self.chunks[at as usize].data);
-        self.held_bytes -= data.capacity();
-        self.unused.push(at);
-    }
-}
-
-fn owner(data: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(data[at..at + 4].try_into().expect("four bytes"))
 }
 
 #[inline]
-fn length(data: &[u8], at: usize) -> usize {
-    match u16::from_le_bytes(data[at + 4..at + HEADER].try_into().expect("two bytes")) {
-        WHOLE_CHUNK => data.len() - HEADER,
-        len => usize::from(len),
+fn append(chunk: &mut Vec<u8>, number: u32, payload: &[u8]) -> Place {
+    let offset = chunk.len() as u16;
+    chunk.extend_from_slice(payload);
+    Place {
+        chunk: number,
+        offset,
+        len: payload.len() as u16,
     }
+}
+
+/// Whether two payloads of one length are equal. Short ones without a call.
+#[inline]
+fn is_equal(a: &[u8], b: &[u8]) -> bool {
+    if a.len() > INLINE_BYTES_MAX {
+        return a == b;
+    }
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
+    let differ = |(a, b): (&[u8; 8], &[u8; 8])| u64::from_ne_bytes(*a) ^ u64::from_ne_bytes(*b);
+    let rest = a_rest.iter().zip(b_rest).fold(0, |bits, (a, b)| bits | (a ^ b));
+    a.iter().zip(b).map(differ).fold(0, |bits, more| bits | more) == 0 && rest == 0
 }

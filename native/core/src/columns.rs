@@ -47,6 +47,16 @@ impl<'a> Indices<'a> {
             shard: Some((shards, shard)),
         }
     }
+
+    /// One more than the last index, if none is left out.
+    pub fn whole(&self) -> Option<usize> {
+        self.shard.is_none().then_some(self.stop)
+    }
+
+    /// Leave out the indices below `next`.
+    pub fn skip_to(&mut self, next: usize) {
+        self.next = self.next.max(next);
+    }
 }
 
 impl Iterator for Indices<'_> {
@@ -363,6 +373,34 @@ impl Columns {
         self.push(STABLE, vc, 0, 0, &[]);
     }
 
+    /// Make room for a batch.
+    pub fn reserve(&mut self, batch: &View<'_>) {
+        let count = batch.len();
+        self.kinds.reserve(count);
+        for column in [&mut self.vs, &mut self.ve, &mut self.vold] {
+            column.reserve(8 * count);
+        }
+        self.ends.reserve(4 * count);
+        self.payloads.reserve(batch.payload_bytes());
+    }
+
+    /// Give room back if more than half of it is unused.
+    pub fn trim(&mut self) {
+        let columns = [
+            &mut self.kinds,
+            &mut self.vs,
+            &mut self.ve,
+            &mut self.vold,
+            &mut self.ends,
+            &mut self.payloads,
+        ];
+        for column in columns {
+            if column.capacity() > 2 * column.len() {
+                column.shrink_to_fit();
+            }
+        }
+    }
+
     /// Append a whole batch.
     ///
     /// # Panics
@@ -376,11 +414,16 @@ impl Columns {
         append_times(&mut self.ve, batch.ve_bytes(), count);
         append_times(&mut self.vold, batch.vold_bytes(), count);
         self.payloads.extend_from_slice(batch.payloads_bytes());
-        self.ends.reserve(4 * count);
-        for at in 0..count {
-            let end = (before + batch.payload_end(at)) as u32;
-            self.ends.extend_from_slice(&end.to_le_bytes());
+        if batch.ends.is_empty() {
+            self.ends.extend((before as u32).to_le_bytes().repeat(count));
+            return;
         }
+        let moved = (before as u32).wrapping_sub(batch.first as u32);
+        let ends = batch
+            .ends
+            .iter()
+            .map(|&end| u32::from_le_bytes(end).wrapping_add(moved));
+        self.ends.extend(ends.flat_map(u32::to_le_bytes));
     }
 
     /// The batch as a view.

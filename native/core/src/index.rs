@@ -1,30 +1,24 @@
 //! The part that in2t (R3) and in3t (R4) share: nodes by (Vs, payload), and the times at which they are due.
 //! `lmerge/core/index.py` describes the due times and the departures from the listings.
 //!
-//! The top tier is a hash by key. An entry holds the hash and the node's number. So a look-up compares the key in its
-//! place without a copy, and growing does not touch the nodes. The hash is keyed at random: chosen payloads cannot make
-//! it slow, and its order never reaches the output.
+//! The top tier is a hash by key, divided by Vs (`slices`). An entry holds the hash and the node's number. So a look-up
+//! compares the key in its place without a copy, and growing does not touch the nodes. The hash is keyed at random:
+//! chosen payloads cannot make it slow, and its order never reaches the output.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::hash::{BuildHasher, Hasher};
-use std::hint::black_box;
-
-use ahash::RandomState;
-use hashbrown::HashTable;
 
 use crate::algorithm::{Algorithm, Checked, Shell, observe, stable};
 use crate::columns::{Indices, View};
 use crate::element::{ADJUST, INF, INSERT};
-use crate::nodes::{NIL, NONE};
+use crate::nodes::{NIL, NONE, Node};
 use crate::policy::{Leader, Show};
 use crate::retired::{Retired, clean, sweep};
 use crate::store::Store;
+use crate::usual::Visit;
 
 /// Tables and lists up to this many entries keep their memory.
 const KEPT: usize = 4096;
-/// A table of more entries does not stay in the caches of a core.
-const CACHED: usize = 1 << 16;
 
 /// The entries of a node whose inputs do not agree. Cleared ones are used again.
 pub trait Spill: Default {
@@ -55,7 +49,7 @@ pub struct Run {
 }
 
 /// Slightly more than the cache misses that a core can have in flight.
-const RUN: usize = 32;
+const RUN: usize = 64;
 
 impl Run {
     pub fn len(&self) -> usize {
@@ -95,8 +89,6 @@ impl Default for Run {
 #[derive(Debug)]
 pub struct Index<S> {
     pub store: Store,
-    pub(crate) table: HashTable<(u32, u32)>,
-    state: RandomState,
     pub spills: Vec<S>,
     /// The node of each spill, so that the spills in use can be moved together; NIL of an unused one.
     pub(crate) spill_owners: Vec<u32>,
@@ -111,17 +103,15 @@ pub struct Index<S> {
     pub(crate) held: BinaryHeap<Reverse<(i64, u32)>>,
     pub rows: Vec<Row>,
     popped: Vec<u32>,
-    /// Nodes that leave the index at a stable, with their hashes.
-    done: Vec<(u32, u32)>,
+    /// Nodes that leave the index at a stable.
+    done: Vec<u32>,
     pub retired: Retired,
 }
 
 impl<S: Spill> Index<S> {
     pub fn new(final_only: bool) -> Index<S> {
         Index {
-            store: Store::default(),
-            table: HashTable::new(),
-            state: RandomState::new(),
+            store: Store::keyed(),
             spills: Vec::new(),
             spill_owners: Vec::new(),
             unused_spills: Vec::new(),
@@ -138,19 +128,13 @@ impl<S: Spill> Index<S> {
 
     #[inline]
     pub fn hash(&self, vs: i64, payload: &[u8]) -> u32 {
-        let mut hasher = self.state.build_hasher();
-        hasher.write_i64(vs);
-        hasher.write(payload);
-        let hash = hasher.finish();
-        (hash ^ hash >> 32) as u32
+        self.store.hash(vs, payload)
     }
 
     /// The node of a key, or NIL.
     #[inline]
     pub fn find(&self, hash: u32, vs: i64, payload: &[u8]) -> u32 {
-        let store = &self.store;
-        let is_key = |&(other, id): &(u32, u32)| other == hash && store.key(id) == (vs, payload);
-        self.table.find(wide(hash), is_key).map_or(NIL, |&(_, id)| id)
+        self.store.find(hash, vs, payload)
     }
 
     /// Look up the next elements: up to the next stable, or as many as a run takes. Returns the index of that stable.
@@ -165,13 +149,11 @@ impl<S: Spill> Index<S> {
                 break;
             }
             run.at[run.len] = at;
-            run.hash[run.len] = self.hash(batch.vs(at), batch.payload(at));
             run.len += 1;
         }
-        for number in 0..run.len {
-            let at = run.at[number];
-            run.id[number] = self.find(run.hash[number], batch.vs(at), batch.payload(at));
-        }
+        let Run { at, hash, id, len, .. } = run;
+        self.store
+            .find_all(batch, &at[..*len], &mut hash[..*len], &mut id[..*len]);
         stable
     }
 
@@ -195,10 +177,7 @@ impl<S: Spill> Index<S> {
     /// Add a new node that is due at `due`.
     #[inline]
     pub fn enter_at(&mut self, hash: u32, vs: i64, payload: &[u8], due: i64) -> u32 {
-        let id = self.store.add(vs, payload, due);
-        self.table
-            .insert_unique(wide(hash), (hash, id), |&(hash, _)| wide(hash));
-        id
+        self.store.add(hash, Node::new(vs, due), payload)
     }
 
     /// The node of a key, made if it does not exist. For switches and snapshots, after which the index is rebuilt.
@@ -279,17 +258,11 @@ impl<S: Spill> Index<S> {
         self.unused_spills.push(at);
     }
 
+    /// Remove a node with its entries.
+    #[inline]
     pub fn drop_node(&mut self, id: u32) {
-        let (vs, payload) = self.store.key(id);
-        self.drop_hashed(id, self.hash(vs, payload));
-    }
-
-    fn drop_hashed(&mut self, id: u32, hash: u32) {
         if self.store.nodes.get(id).spill() != NIL {
             self.unspill(id);
-        }
-        if let Ok(entry) = self.table.find_entry(wide(hash), |&(_, other)| other == id) {
-            entry.remove();
         }
         self.store.remove(id);
     }
@@ -300,10 +273,10 @@ impl<S: Spill> Index<S> {
             + self.spills.capacity() * size_of::<S>()
             + (self.unused_spills.capacity() + self.spill_owners.capacity()) * size_of::<u32>();
         let scratch = self.popped.capacity() * size_of::<u32>()
-            + self.done.capacity() * size_of::<(u32, u32)>()
+            + self.done.capacity() * size_of::<u32>()
             + self.rows.capacity() * size_of::<Row>()
             + self.held.capacity() * size_of::<Reverse<(i64, u32)>>();
-        self.store.held_bytes() + self.table.allocation_size() + entries + scratch
+        self.store.held_bytes() + entries + scratch
     }
 
     /// The nodes that no stable has reached, in no useful order.
@@ -341,32 +314,38 @@ impl<S: Spill> Index<S> {
         }
         self.rows = rows;
         let mut done = std::mem::take(&mut self.done);
-        for (id, hash) in &mut done {
-            let (vs, payload) = self.store.key(*id);
-            *hash = self.hash(vs, payload);
-        }
-        if self.table.len() > CACHED {
-            // Independent look-ups, so that their cache misses overlap. The look-ups of `drop_hashed` then hit the
-            // cache.
-            for &(id, hash) in &done {
-                black_box(self.table.find(wide(hash), |&(_, other)| other == id));
-            }
-        }
-        for (id, hash) in done.drain(..) {
-            self.drop_hashed(id, hash);
-        }
+        done.drain(..).for_each(|id| self.drop_node(id));
         self.done = done;
+    }
+
+    /// Move nodes if slices are crowded or many nodes are dead. Numbers of nodes are not valid afterwards.
+    #[inline]
+    pub fn arrange(&mut self) {
+        // A sweep of entries goes by page, and would miss nodes that move to a page before.
+        if self.store.must_arrange() && self.retired.is_empty() {
+            self.move_nodes();
+        }
+    }
+
+    #[cold]
+    fn move_nodes(&mut self) {
+        let (owners, held, now) = (&mut self.spill_owners, &mut self.held, self.store.wheel.now());
+        let final_only = self.final_only;
+        self.store.arrange(|nodes, _, id| {
+            let node = nodes.get(id);
+            if node.spill() != NIL {
+                owners[node.spill() as usize] = id;
+            }
+            if final_only && node.vs < now {
+                held.push(Reverse((node.vs, id)));
+            }
+        });
     }
 
     /// Give memory back where much of it is unused.
     pub fn tidy(&mut self) {
+        self.arrange();
         self.store.tidy();
-        let (len, capacity) = (self.table.len(), self.table.capacity());
-        // Places of removed keys accumulate until the table doubles to remove them. A table of half the size is enough
-        // then. A quarter of it is left free, so that it does not double again at once.
-        if capacity > KEPT && 8 * len < 3 * capacity {
-            self.table.shrink_to(len + len / 3, |&(hash, _)| wide(hash));
-        }
         let used = self.spills.len() - self.unused_spills.len();
         if self.spills.len() > KEPT && 8 * used < self.spills.len() {
             self.gather_spills();
@@ -490,8 +469,11 @@ pub trait Indexed {
                 self.freeze_counted(shell, id);
             }
             clean(self, id);
+            if self.index().visit_usual(shell.max_stable, id, slot, t) == Visit::Done {
+                continue;
+            }
             if self.settle(shell, id, slot, t) {
-                self.index().done.push((id, 0));
+                self.index().done.push(id);
             } else {
                 let due = Self::next_due(self.index(), id, t);
                 self.index().store.move_to(id, due);
@@ -523,9 +505,16 @@ pub fn apply_runs<A: Algorithm + Indexed>(
     }
     let mut run = Run::default();
     loop {
+        algorithm.index().arrange();
         let next_stable = algorithm.index().look_up(batch, &mut indices, &mut run);
-        for number in 0..run.len() {
+        let mut number = 0;
+        loop {
+            number = algorithm.index().merge_usual(shell, slot, batch, &mut run, number);
+            if number == run.len() {
+                break;
+            }
             algorithm.merge(shell, slot, batch, &mut run, number)?;
+            number += 1;
         }
         match next_stable {
             Some(index) => stable(algorithm, shell, slot, batch, index)?,
@@ -546,10 +535,4 @@ pub fn furthest(shell: &Shell, fits: impl Fn(usize) -> bool) -> Option<usize> {
         }
     }
     best.map(|(slot, _)| slot)
-}
-
-/// The hash for the table, which takes its tag from the highest bits and the place from the lowest.
-#[inline]
-fn wide(hash: u32) -> u64 {
-    u64::from(hash) << 32 | u64::from(hash)
 }

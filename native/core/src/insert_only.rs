@@ -1,6 +1,8 @@
 //! R0, R1 and R2 (IV.A-C): insert-only inputs in order of Vs. `lmerge/core/insert_only.py` gives the reasons.
 
-use crate::algorithm::{Algorithm, Checked, Shell, check_shell, observe, stable};
+use std::ops::Range;
+
+use crate::algorithm::{Algorithm, Checked, Shell, check_shell, observe, show_insert, stable};
 use crate::columns::{Indices, View};
 use crate::element::{ADJUST, Element, INSERT, NEG_INF};
 use crate::input::{ElementsAtVs, Input};
@@ -49,17 +51,16 @@ impl InsertOnly {
         }
     }
 
+    /// Take an element that the input in `slot` delivers. Returns whether it must be output. `is_passed`: the input
+    /// delivers an insert with a larger Vs next, so this one is not looked at again.
     #[inline]
-    fn insert(&mut self, shell: &mut Shell, slot: usize, vs: i64, ve: i64, payload: &[u8]) -> Result<(), Code> {
-        if self.deliver(shell, slot, vs, ve, payload)? {
-            shell.emit_insert(vs, ve, payload);
-        }
-        Ok(())
-    }
-
-    /// Take an element that the input in `slot` delivers. Returns whether it must be output.
-    #[inline]
-    fn deliver(&mut self, shell: &mut Shell, slot: usize, vs: i64, ve: i64, payload: &[u8]) -> Result<bool, Code> {
+    fn deliver(
+        &mut self,
+        shell: &mut Shell,
+        slot: usize,
+        (vs, ve, payload): (i64, i64, &[u8]),
+        is_passed: bool,
+    ) -> Result<bool, Code> {
         let max_stable = shell.max_stable;
         let mut input = shell.inputs.get_mut(slot);
         if vs < max_stable {
@@ -67,7 +68,7 @@ impl InsertOnly {
         }
         let mut is_new = false;
         if Some(vs) >= self.max_vs {
-            let step = self.step(input, slot, vs, ve, payload)?;
+            let step = self.step(input, slot, (vs, ve, payload), is_passed)?;
             is_new = matches!(step, Step::New);
             if let (Step::Out, Ties::Ordered(ties)) = (step, &mut self.ties) {
                 is_new = ties.deliver(&mut shell.inputs, slot, vs, payload, ve)?;
@@ -80,13 +81,21 @@ impl InsertOnly {
             input.last_vs = Some(vs);
             input.at_last_vs.clear();
         }
-        input.at_last_vs.push(payload, ve);
+        if !is_passed {
+            input.at_last_vs.push(payload, ve);
+        }
         Ok(is_new)
     }
 
     /// Whether this insert, with `vs >= max_vs`, is new. Under R1 this may need the other inputs.
     #[inline]
-    fn step(&mut self, input: &mut Input, slot: usize, vs: i64, ve: i64, payload: &[u8]) -> Result<Step, Code> {
+    fn step(
+        &mut self,
+        input: &mut Input,
+        slot: usize,
+        (vs, ve, payload): (i64, i64, &[u8]),
+        is_passed: bool,
+    ) -> Result<Step, Code> {
         let is_next_vs = Some(vs) > self.max_vs;
         self.max_vs = Some(vs);
         let is_new = match &mut self.ties {
@@ -94,7 +103,9 @@ impl InsertOnly {
                 let is_new = is_next_vs || (ve > vs && !last.is_empty() && last.get(0).1 == vs);
                 if is_new {
                     last.clear();
-                    last.push(payload, ve);
+                    if !is_passed {
+                        last.push(payload, ve);
+                    }
                 }
                 is_new
             }
@@ -121,6 +132,109 @@ impl InsertOnly {
             }
         };
         Ok(if is_new { Step::New } else { Step::Known })
+    }
+
+    /// Take inserts from the first in `range` on while each is alone at its Vs, and the input goes on with a larger one.
+    /// They are known, or under R0 new. Returns the index of the first that is not so, or the last one.
+    fn pass(
+        &mut self,
+        shell: &mut Shell,
+        slot: usize,
+        batch: &View<'_>,
+        range: Range<usize>,
+        shown: &mut Range<usize>,
+    ) -> usize {
+        let (max_stable, max_vs) = (shell.max_stable, self.max_vs.unwrap_or(NEG_INF));
+        let is_r0 = matches!(self.ties, Ties::None(_)) && self.max_vs.is_some();
+        let input = shell.inputs.get_mut(slot);
+        if !input.joined {
+            return range.start;
+        }
+        let (stable, mut last, mut late) = (input.stable, input.last_vs, 0);
+        let is_valid = |index: usize| batch.kind(index) == INSERT && batch.ve(index) >= batch.vs(index);
+        let mut index = range.start;
+        let mut news = 0;
+        while index + 1 < range.end && is_valid(index) && is_valid(index + 1) {
+            let vs = batch.vs(index);
+            if vs < stable || Some(vs) <= last || batch.vs(index + 1) <= vs {
+                break;
+            }
+            if vs < max_vs {
+                late += u64::from(vs < max_stable);
+            } else if is_r0 && vs > max_vs && vs >= max_stable {
+                news += 1; // from here on all are new: they are in order
+            } else {
+                break;
+            }
+            last = Some(vs);
+            index += 1;
+        }
+        if index > range.start {
+            input.late += late;
+            input.last_vs = last;
+            input.at_last_vs.clear();
+        }
+        if let (true, Ties::None(at_max_vs)) = (news > 0, &mut self.ties) {
+            self.max_vs = last;
+            at_max_vs.clear(); // the next element is there
+            if shown.end != index - news {
+                shell.emit_inserts(batch, shown);
+                shown.start = index - news;
+            }
+            shown.end = index;
+        }
+        index
+    }
+
+    /// Merge the elements at `indices`. `shown`: inserts that are to be emitted.
+    fn merge(
+        &mut self,
+        shell: &mut Shell,
+        slot: usize,
+        batch: &View<'_>,
+        mut indices: Indices<'_>,
+        shown: &mut Range<usize>,
+    ) -> Checked {
+        let mut following = indices.next();
+        while let Some(mut index) = following {
+            if let Some(stop) = indices.whole() {
+                index = self.pass(shell, slot, batch, index..stop, shown);
+                indices.skip_to(index + 1);
+            }
+            following = indices.next();
+            match batch.kind(index) {
+                INSERT => {
+                    let (vs, ve) = (batch.vs(index), batch.ve(index));
+                    let input = shell.inputs.get(slot);
+                    if ve < vs || input.is_below_floor(vs) {
+                        return Err(input.refuse_insert(slot, batch, index));
+                    }
+                    if !input.joined {
+                        self.wait(shell, slot, batch, index);
+                        continue;
+                    }
+                    // Not below the input's stable point either: `vs` is not.
+                    let is_passed = following.is_some_and(|next| {
+                        batch.kind(next) == INSERT && batch.vs(next) > vs && batch.ve(next) >= batch.vs(next)
+                    });
+                    let is_new = self
+                        .deliver(shell, slot, (vs, ve, batch.payload(index)), is_passed)
+                        .map_err(|code| Violation::of(code, slot, batch, index))?;
+                    if is_new {
+                        show_insert(shell, batch, shown, index);
+                    }
+                }
+                ADJUST => {
+                    shell.inputs.get(slot).check_adjust(slot, batch, index)?;
+                    return Err(Violation::of(Code::AdjustNotPromised, slot, batch, index));
+                }
+                _ => {
+                    shell.emit_inserts(batch, shown);
+                    stable(self, shell, slot, batch, index)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Adapt to new demands on the inputs: an input has attached, or a promise is not demanded any more.
@@ -179,29 +293,10 @@ impl Algorithm for InsertOnly {
         if shell.inputs.get(slot).observes {
             return observe(self, shell, slot, batch, indices);
         }
-        for index in indices {
-            match batch.kind(index) {
-                INSERT => {
-                    let (vs, ve) = (batch.vs(index), batch.ve(index));
-                    let input = shell.inputs.get(slot);
-                    if ve < vs || input.is_below_floor(vs) {
-                        return Err(shell.inputs.get(slot).refuse_insert(slot, batch, index));
-                    }
-                    if input.joined {
-                        self.insert(shell, slot, vs, ve, batch.payload(index))
-                            .map_err(|code| Violation::of(code, slot, batch, index))?;
-                    } else {
-                        self.wait(shell, slot, batch, index);
-                    }
-                }
-                ADJUST => {
-                    shell.inputs.get(slot).check_adjust(slot, batch, index)?;
-                    return Err(Violation::of(Code::AdjustNotPromised, slot, batch, index));
-                }
-                _ => stable(self, shell, slot, batch, index)?,
-            }
-        }
-        Ok(())
+        let mut shown = 0..0;
+        let merged = self.merge(shell, slot, batch, indices, &mut shown);
+        shell.emit_inserts(batch, &mut shown);
+        merged
     }
 
     fn admit_waiting(&mut self, shell: &mut Shell, slot: usize) -> bool {
@@ -211,7 +306,7 @@ impl Algorithm for InsertOnly {
         let kept = self.clone();
         let mut new = Vec::new();
         for element in &waiting {
-            match self.deliver(shell, slot, element.vs, element.ve, &element.payload) {
+            match self.deliver(shell, slot, (element.vs, element.ve, &element.payload), false) {
                 Ok(is_new) => new.push(is_new),
                 Err(code) => {
                     self.go_back(kept);

@@ -10,7 +10,9 @@
 //! | `policy`, `input`, `delivered`, `violation` | small values; what an input has delivered |
 //! | `algorithm` | what all algorithms share: when a stable point moves the output |
 //! | `insert_only`, `ties`, `r3`, `r4`, `in3t`, `ends`, `switch` | the algorithms, and from one to another |
-//! | `arena`, `nodes`, `wheel`, `store`, `index` | payloads; nodes; due times; the three together; with look-up by key |
+//! | `arena`, `nodes`, `slices` | payloads; nodes; both divided by Vs, with tables of keys |
+//! | `wheel`, `store`, `index` | due times; all of these together; with the entries of inputs |
+//! | `usual` | what R3 and R4 do while inputs agree |
 //! | `following` | which inputs the output follows, by the policy |
 //! | `r3minus`, `cleanse` | the algorithms that the paper compares R3 with |
 //! | `limit` | the minimal work of any merge by key, for the benchmark |
@@ -44,11 +46,13 @@ pub mod r3minus;
 pub mod r4;
 pub mod retired;
 pub mod sharded;
+pub mod slices;
 pub mod state;
 pub mod store;
 pub mod switch;
 pub mod tdb;
 pub mod ties;
+pub mod usual;
 pub mod violation;
 pub mod wheel;
 pub mod wire;

@@ -343,6 +343,7 @@ impl Merge {
     /// Return and clear the results since the last call.
     pub fn take(&mut self) -> Taken {
         self.shell.changes = 0;
+        self.shell.out.trim();
         Taken {
             batch: std::mem::take(&mut self.shell.out),
             joined: std::mem::take(&mut self.shell.joined),

@@ -1,4 +1,4 @@
-//! The nodes of an index: 48 bytes each, in pages that are freed when they are empty.
+//! The nodes of an index: 48 bytes each, in pages. A page belongs to a slice (`slices`) and is freed with it.
 //!
 //! A node holds the entries of the output and of all inputs for one (Vs, payload). Inputs with the same end share it:
 //! the *common* end, with a bit for each input that has the event. So a node does not grow with the number of inputs,
@@ -27,8 +27,7 @@ pub struct Node {
     pub due: i64,
     /// The output's end, or NONE. In R4, of a spilled node, meaningless.
     pub out: i64,
-    /// The end of all inputs in `has`. Of a spilled node: the place of its entries. Of an unused one: the next unused
-    /// node of its page.
+    /// The end of all inputs in `has`. Of a spilled node: the place of its entries.
     pub common: i64,
     /// Inputs by slot that have the event.
     pub has: u64,
@@ -36,6 +35,12 @@ pub struct Node {
 }
 
 impl Node {
+    /// A node without entries, and without a payload yet.
+    #[inline]
+    pub fn new(vs: i64, due: i64) -> Node {
+        Node { vs, due, ..UNUSED }
+    }
+
     /// The place of the spilled entries, or NIL.
     #[inline]
     pub fn spill(&self) -> u32 {
@@ -62,26 +67,28 @@ const UNUSED: Node = Node {
     place: Place::NONE,
 };
 
-const PAGE_BITS: u32 = 8;
+const PAGE_BITS: u32 = 6;
 pub const PAGE: usize = 1 << PAGE_BITS;
+/// Empty pages that wait to be used again, at most, beside a share of those in use.
+const SPARE_PAGES: usize = 4;
+const SPARE_PART: usize = 8;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Page {
-    nodes: Box<[Node; PAGE]>,
-    /// The first unused node, as a number within the page.
-    unused: u32,
-    used: u32,
+    /// Empty if the page is absent.
+    nodes: Box<[Node]>,
+    /// The slice that has the page: see `slices`.
+    slice: u32,
 }
 
-/// The nodes by number.
+/// The nodes by number. A number is used again when its page is, and a page is freed as a whole.
 #[derive(Debug, Default)]
 pub struct Nodes {
-    pages: Vec<Option<Page>>,
-    /// Pages with room, and numbers of absent pages. The lowest is used first, so that the upper pages become empty.
-    room: std::collections::BTreeSet<u32>,
-    absent: std::collections::BTreeSet<u32>,
-    /// The first page with room, if there is one.
-    lowest: Option<u32>,
+    pages: Vec<Page>,
+    /// Numbers of absent pages; the last one freed is used first.
+    absent: Vec<u32>,
+    /// The memory of pages that were freed, with no node in use.
+    spare: Vec<Box<[Node]>>,
     count: usize,
 }
 
@@ -94,86 +101,51 @@ impl Nodes {
         self.count == 0
     }
 
-    /// A new node at `vs`, due then.
-    pub fn add(&mut self, vs: i64) -> u32 {
-        let number = match self.lowest {
-            Some(number) => number,
-            None => self.new_page(),
-        };
-        let page = self.pages[number as usize].as_mut().expect("a page with room is there");
-        let within = page.unused;
-        let node = &mut page.nodes[within as usize];
-        page.unused = node.common as u32;
-        page.used += 1;
-        *node = Node { vs, due: vs, ..UNUSED };
+    /// Put a new node in a place where none was since its page was made.
+    #[inline]
+    pub fn add(&mut self, page: u32, within: usize, node: Node) -> u32 {
+        self.pages[page as usize].nodes[within & (PAGE - 1)] = node;
         self.count += 1;
-        if page.unused == NIL {
-            self.room.remove(&number);
-            self.find_lowest();
-        }
-        number << PAGE_BITS | within
+        page << PAGE_BITS | within as u32
     }
 
-    pub fn remove(&mut self, id: u32) {
-        let number = id >> PAGE_BITS;
-        let page = self.pages[number as usize].as_mut().expect("a node's page is there");
-        let within = id & (PAGE as u32 - 1);
-        page.nodes[within as usize] = Node {
-            common: i64::from(page.unused),
-            ..UNUSED
-        };
-        let was_full = page.unused == NIL;
-        page.unused = within;
-        page.used -= 1;
+    /// Remove a node. Returns the place of its payload, and the slice that it was in.
+    #[inline]
+    pub fn remove(&mut self, id: u32) -> (Place, u32) {
+        let page = &mut self.pages[(id >> PAGE_BITS) as usize];
+        let node = &mut page.nodes[id as usize & (PAGE - 1)];
         self.count -= 1;
-        let is_empty = page.used == 0;
-        if was_full {
-            self.room.insert(number);
-            self.find_lowest();
-        }
-        if is_empty && self.room.len() > 1 {
-            self.pages[number as usize] = None;
-            self.absent.insert(number);
-            self.room.remove(&number);
-            self.find_lowest();
-        }
-    }
-
-    fn find_lowest(&mut self) {
-        self.lowest = self.room.first().copied();
+        node.due = INF;
+        (std::mem::replace(&mut node.place, Place::NONE), page.slice)
     }
 
     #[inline]
     pub fn get(&self, id: u32) -> &Node {
-        &self.pages[(id >> PAGE_BITS) as usize]
-            .as_ref()
-            .expect("a node's page is there")
-            .nodes[id as usize & (PAGE - 1)]
+        &self.pages[(id >> PAGE_BITS) as usize].nodes[id as usize & (PAGE - 1)]
     }
 
     #[inline]
     pub fn get_mut(&mut self, id: u32) -> &mut Node {
-        let page = self.pages[(id >> PAGE_BITS) as usize]
-            .as_mut()
-            .expect("a node's page is there");
-        &mut page.nodes[id as usize & (PAGE - 1)]
+        &mut self.pages[(id >> PAGE_BITS) as usize].nodes[id as usize & (PAGE - 1)]
     }
 
     /// When the node is due; INF if it is not in use.
     #[inline]
     pub fn due(&self, id: u32) -> i64 {
-        match &self.pages[(id >> PAGE_BITS) as usize] {
-            Some(page) => page.nodes[id as usize & (PAGE - 1)].due,
-            None => INF,
-        }
+        let page = &self.pages[(id >> PAGE_BITS) as usize];
+        page.nodes.get(id as usize & (PAGE - 1)).map_or(INF, |node| node.due)
+    }
+
+    /// The slice that the node is in.
+    pub fn slice(&self, id: u32) -> u32 {
+        self.pages[(id >> PAGE_BITS) as usize].slice
     }
 
     /// Whether `id` is a node in use.
     pub fn is_used(&self, id: u32) -> bool {
-        match self.pages.get((id >> PAGE_BITS) as usize) {
-            Some(Some(page)) => page.nodes[id as usize & (PAGE - 1)].place != Place::NONE,
-            _ => false,
-        }
+        let page = self.pages.get((id >> PAGE_BITS) as usize);
+        let node = page.and_then(|page| page.nodes.get(id as usize & (PAGE - 1)));
+        node.is_some_and(|node| node.place != Place::NONE)
     }
 
     /// The numbers of all nodes in use, ascending.
@@ -192,8 +164,7 @@ impl Nodes {
 
     /// Append the numbers of the nodes in use of a page.
     pub fn ids_of_page(&self, number: usize, ids: &mut Vec<u32>) {
-        let Some(page) = &self.pages[number] else { return };
-        for (within, node) in page.nodes.iter().enumerate() {
+        for (within, node) in self.pages[number].nodes.iter().enumerate() {
             if node.place != Place::NONE {
                 ids.push((number << PAGE_BITS | within) as u32);
             }
@@ -202,40 +173,38 @@ impl Nodes {
 
     /// Bytes of memory that the pages take.
     pub fn held_bytes(&self) -> usize {
-        let pages = self.pages.iter().flatten().count();
-        pages * PAGE * size_of::<Node>() + self.pages.capacity() * size_of::<Option<Page>>()
+        let pages = self.pages.len() - self.absent.len() + self.spare.len();
+        pages * PAGE * size_of::<Node>()
+            + self.pages.capacity() * size_of::<Page>()
+            + self.absent.capacity() * size_of::<u32>()
     }
 
-    fn new_page(&mut self) -> u32 {
-        let mut nodes = vec![
-            Node {
-                common: i64::from(NIL),
-                ..UNUSED
-            };
-            PAGE
-        ]
-        .into_boxed_slice();
-        for (next, node) in (1..PAGE as u32).zip(nodes.iter_mut()) {
-            node.common = i64::from(next);
+    /// Make a page of a slice.
+    ///
+    /// # Panics
+    /// If there are 4 billion nodes.
+    pub fn new_page(&mut self, slice: u32) -> u32 {
+        let unused = || vec![UNUSED; PAGE].into_boxed_slice();
+        let nodes = self.spare.pop().unwrap_or_else(unused);
+        let page = Page { nodes, slice };
+        if let Some(number) = self.absent.pop() {
+            self.pages[number as usize] = page;
+            return number;
         }
-        let page = Some(Page {
-            nodes: nodes.try_into().expect("as many nodes as a page has"),
-            unused: 0,
-            used: 0,
-        });
-        let number = match self.absent.pop_first() {
-            Some(number) => {
-                self.pages[number as usize] = page;
-                number
-            }
-            None => {
-                self.pages.push(page);
-                (self.pages.len() - 1) as u32
-            }
-        };
-        assert!(number < (1 << (32 - PAGE_BITS)) - 1, "more than 4 billion live events");
-        self.room.insert(number);
-        self.find_lowest();
-        number
+        assert!(
+            self.pages.len() < (1 << (32 - PAGE_BITS)) - 1,
+            "more than 4 billion live events"
+        );
+        self.pages.push(page);
+        (self.pages.len() - 1) as u32
+    }
+
+    /// Free a page without nodes.
+    pub fn free_page(&mut self, number: u32) {
+        let nodes = std::mem::take(&mut self.pages[number as usize].nodes);
+        self.absent.push(number);
+        self.spare.push(nodes);
+        let used = self.pages.len() - self.absent.len();
+        self.spare.truncate(SPARE_PAGES + used / SPARE_PART);
     }
 }

@@ -212,17 +212,13 @@ impl Sharded {
         let mut together = Taken::default();
         for shard in &mut self.shards {
             let taken = shard.take();
-            let view = taken.batch.view();
-            for at in (0..view.len()).filter(|&at| view.kind(at) != STABLE) {
-                together
-                    .batch
-                    .push(view.kind(at), view.vs(at), view.ve(at), view.vold(at), view.payload(at));
-                if let Some(live) = &mut self.live {
-                    live.insert(view.vs(at), view.ve(at), view.payload(at));
-                }
-            }
+            append_changes(&mut together.batch, taken.batch);
             together.joined = taken.joined; // the same in every shard
             debug_assert!(taken.broken.is_empty(), "nothing waits to join where there is an index");
+        }
+        if let Some(live) = &mut self.live {
+            let view = together.batch.view();
+            (0..view.len()).for_each(|at| live.insert(view.vs(at), view.ve(at), view.payload(at)));
         }
         let announced = self.announced();
         if announced > self.announced {
@@ -404,6 +400,20 @@ impl Sharded {
         } else {
             assign(start, part);
         }
+    }
+}
+
+/// Append all elements but the stables, in parts between them.
+fn append_changes(together: &mut Columns, batch: Columns) {
+    let view = batch.view();
+    if together.is_empty() && !view.kinds().contains(&STABLE) {
+        *together = batch;
+        return;
+    }
+    let mut start = 0;
+    for part in view.kinds().split(|&kind| kind == STABLE) {
+        together.extend(&view.slice(start, start + part.len()));
+        start += part.len() + 1;
     }
 }
 

@@ -188,6 +188,7 @@ impl Tdb {
     /// Apply the elements of `batch` from `start` on. On a violation those before the offender have been applied.
     pub fn apply(&mut self, batch: &View<'_>, start: usize) -> Result<(), Box<Violation>> {
         self.settle();
+        self.index.arrange();
         for index in start..batch.len() {
             let vs = batch.vs(index);
             match batch.kind(index) {

@@ -20,9 +20,10 @@ const OTHER_SIGN: usize = LEVELS * SLOTS;
 const NEAR_LEVELS: usize = 4;
 
 const BLOCK: usize = 15;
-/// The number of blocks allocated at once. A list that doubles would hold twice what it needs.
-const PAGE_BITS: u32 = 6;
-const PAGE: usize = 1 << PAGE_BITS;
+/// Blocks are allocated in at least such numbers, and in this part of those there are. A list that doubles would hold
+/// twice what it needs.
+const MORE_BLOCKS: usize = 64;
+const MORE_PART: usize = 16;
 /// With fewer entries or blocks, tidying costs more than it saves.
 const TIDY_MIN: usize = 4096;
 
@@ -49,7 +50,8 @@ pub struct Wheel {
     heads: Box<[u32]>,
     /// A bit for each slot that is not empty.
     occupied: [[u64; SLOTS / 64]; LEVELS],
-    pages: Vec<Box<[Block; PAGE]>>,
+    blocks: Vec<Block>,
+    /// The first unused block.
     unused: u32,
     /// Number of entries, including stale ones.
     count: usize,
@@ -63,7 +65,7 @@ impl Wheel {
             now,
             heads: vec![NIL; OTHER_SIGN + 1].into_boxed_slice(),
             occupied: [[0; SLOTS / 64]; LEVELS],
-            pages: Vec::new(),
+            blocks: Vec::new(),
             unused: NIL,
             count: 0,
             dealt: Vec::new(),
@@ -72,15 +74,6 @@ impl Wheel {
 
     pub fn now(&self) -> i64 {
         self.now
-    }
-
-    /// Enter a node at its due time, which is not before `now`.
-    #[inline]
-    pub fn add(&mut self, nodes: &Nodes, id: u32) {
-        let due = nodes.get(id).due;
-        if due < INF {
-            self.push(due, id);
-        }
     }
 
     /// Move `now` to `t`, and remove and append to `popped` all nodes due before `t`, in no useful order. They have no
@@ -131,10 +124,15 @@ impl Wheel {
     /// Build the wheel again if stale entries outnumber the others, or most blocks are unused.
     pub fn tidy(&mut self, nodes: &Nodes) {
         let too_many = self.count > 2 * nodes.len() + TIDY_MIN;
-        let too_empty = BLOCK * PAGE * self.pages.len() > 8 * self.count + 8 * TIDY_MIN;
+        let too_empty = BLOCK * self.blocks.len() > 8 * self.count + 8 * TIDY_MIN;
         if too_many || too_empty {
             *self = Wheel::new(self.now);
-            nodes.ids().into_iter().for_each(|id| self.add(nodes, id));
+            for id in nodes.ids() {
+                let due = nodes.due(id);
+                if due < INF {
+                    self.push(due, id);
+                }
+            }
         }
     }
 
@@ -160,7 +158,7 @@ impl Wheel {
     }
 
     pub fn held_bytes(&self) -> usize {
-        let blocks = self.pages.len() * PAGE * size_of::<Block>() + self.dealt.capacity() * size_of::<Entry>();
+        let blocks = self.blocks.capacity() * size_of::<Block>() + self.dealt.capacity() * size_of::<Entry>();
         blocks + self.heads.len() * size_of::<u32>() + size_of::<Wheel>()
     }
 
@@ -174,8 +172,9 @@ impl Wheel {
         level * SLOTS + byte(due, level)
     }
 
+    /// Enter a node that is due at `due`, which is not before `now` and below `INF`.
     #[inline]
-    fn push(&mut self, due: i64, id: u32) {
+    pub fn push(&mut self, due: i64, id: u32) {
         let slot = self.slot(due);
         let entry = Entry { id, low: due as u32 };
         self.count += 1;
@@ -193,53 +192,37 @@ impl Wheel {
     }
 
     fn push_block(&mut self, slot: usize, entry: Entry) {
-        if self.unused == NIL {
-            self.new_page();
-        }
-        let at = self.unused;
-        let head = std::mem::replace(&mut self.heads[slot], at);
-        let block = self.block_mut(at);
-        let unused = block.next;
-        *block = Block {
+        let block = Block {
             entries: [entry; BLOCK],
             len: 1,
-            next: head,
+            next: self.heads[slot],
         };
-        self.unused = unused;
+        if self.unused == NIL {
+            if self.blocks.len() == self.blocks.capacity() {
+                self.blocks
+                    .reserve_exact(MORE_BLOCKS.max(self.blocks.len() / MORE_PART));
+            }
+            self.heads[slot] = self.blocks.len() as u32;
+            self.blocks.push(block);
+        } else {
+            self.heads[slot] = self.unused;
+            let unused = &mut self.blocks[self.unused as usize];
+            self.unused = unused.next;
+            *unused = block;
+        }
         if slot < OTHER_SIGN {
             self.occupied[slot / SLOTS][slot % SLOTS / 64] |= 1 << (slot % 64);
         }
     }
 
-    fn new_page(&mut self) {
-        let first = (self.pages.len() as u32) << PAGE_BITS;
-        let mut page = vec![
-            Block {
-                entries: [Entry { id: NIL, low: 0 }; BLOCK],
-                len: 0,
-                next: NIL
-            };
-            PAGE
-        ];
-        for (next, block) in (first + 1..first + PAGE as u32).zip(page.iter_mut()) {
-            block.next = next;
-        }
-        self.pages.push(
-            page.into_boxed_slice()
-                .try_into()
-                .expect("as many blocks as a page has"),
-        );
-        self.unused = first;
-    }
-
     #[inline]
     fn block(&self, at: u32) -> &Block {
-        &self.pages[(at >> PAGE_BITS) as usize][at as usize & (PAGE - 1)]
+        &self.blocks[at as usize]
     }
 
     #[inline]
     fn block_mut(&mut self, at: u32) -> &mut Block {
-        &mut self.pages[(at >> PAGE_BITS) as usize][at as usize & (PAGE - 1)]
+        &mut self.blocks[at as usize]
     }
 
     /// Pop the due nodes of a slot that has passed.

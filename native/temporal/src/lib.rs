@@ -7,7 +7,7 @@
 //! | module | what |
 //! |---|---|
 //! | `batch` | changes of events in columns, with the stable point and the watermark behind them |
-//! | `rows` | rows as bytes: their identity and their order; rows that state keeps, each once |
+//! | `rows`, `arena` | rows as bytes: their identity and their order; rows that state keeps, each once; where they are |
 //! | `changes` | changes of rows in any form: how two tables differ, and the order of an output |
 //! | `settle` | an output's changes in their order, where they are columns |
 //! | `operator`, `operators` | what every operator is; those that are not windows |
@@ -21,6 +21,7 @@
 //! | `limit` | the least work of a count by key, for the bench |
 
 pub mod aggregates;
+pub mod arena;
 pub mod batch;
 pub mod calendar;
 pub mod changes;

@@ -10,8 +10,8 @@ use arrow_row::{RowConverter, RowParser, Rows, SortField};
 use arrow_schema::{ArrowError, SortOptions};
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
-use lmerge_core::arena::{Arena, Place};
 
+use crate::arena::{Arena, Place};
 use crate::{Column, RowSchema};
 
 /// Converts between columns of one schema and rows as bytes.

@@ -1,182 +1,169 @@
-//! Payloads are read as they were stored, and their memory is freed when they are removed.
+//! Payloads are read as they were stored, and their memory is freed with their list.
 
-use std::collections::HashMap;
+use lmerge_core::arena::{Arena, CHUNK_BYTES, ChunkList, Place};
 
-use fastrand::Rng;
-use lmerge_core::arena::{Arena, Place};
+const SIZES: [usize; 13] = [0, 1, 7, 8, 31, 33, 1000, 8191, 8192, 8193, 32_768, 65_536, 1_000_000];
+/// What an arena without payloads may keep: spare chunks, and the tables of chunks.
+const EMPTY_BYTES: usize = 5 * CHUNK_BYTES;
 
-/// Waste that the arena allows, and the current chunk.
-const SLACK: usize = 5 * 64 * 1024;
-/// The bytes that the arena stores beside a payload.
-const HEADER: usize = 8;
-
-/// An arena and the expected contents.
-#[derive(Default)]
-struct Twin {
-    arena: Arena,
-    payloads: HashMap<u32, (Place, Vec<u8>)>,
+fn payload(size: usize, first: usize) -> Vec<u8> {
+    (0..size).map(|at| (at * 7 + first) as u8).collect()
 }
 
-impl Twin {
-    fn add(&mut self, owner: u32, payload: Vec<u8>) {
-        let place = self.arena.add(owner, &payload);
-        self.payloads.insert(owner, (place, payload));
-    }
-
-    fn remove(&mut self, owner: u32) {
-        let (place, _) = self.payloads.remove(&owner).expect("an owner");
-        self.arena.remove(place);
-    }
-
-    fn evacuate(&mut self) -> usize {
-        let mut moved = 0;
-        self.arena.evacuate(|owner, place| {
-            self.payloads.get_mut(&owner).expect("only live payloads move").0 = place;
-            moved += 1;
-        });
-        moved
-    }
-
-    fn check(&self) {
-        self.arena.check();
-        for (&owner, (place, payload)) in &self.payloads {
-            assert_eq!(self.arena.get(*place), payload);
-            assert_eq!(self.arena.owner(*place), owner);
-        }
-        assert_eq!(self.arena.payload_bytes(), self.payload_bytes());
-    }
-
-    fn payload_bytes(&self) -> usize {
-        self.payloads.values().map(|(_, payload)| payload.len()).sum()
-    }
+fn stored(arena: &mut Arena, list: &mut ChunkList, payloads: &[Vec<u8>]) -> Vec<Place> {
+    payloads.iter().map(|payload| arena.add(list, payload)).collect()
 }
 
 #[test]
 fn payloads_of_every_size_come_back_as_they_were() {
-    let mut twin = Twin::default();
-    for (owner, size) in [
-        0, 1, 7, 8, 1000, 1016, 1017, 8183, 8184, 8185, 65_528, 65_536, 1_000_000,
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        twin.add(owner as u32, vec![owner as u8 + 1; size]);
-        twin.check();
+    let mut arena = Arena::default();
+    let mut list = arena.list();
+    let payloads: Vec<Vec<u8>> = SIZES.into_iter().map(|size| payload(size, 1)).collect();
+    let places = stored(&mut arena, &mut list, &payloads);
+    arena.check();
+    for (&place, payload) in places.iter().zip(&payloads) {
+        assert_eq!(arena.get(place), payload);
+        assert_eq!(arena.len(place), payload.len());
     }
-    for owner in 0..13 {
-        twin.remove(owner);
-        twin.check();
+    assert_eq!(arena.payload_bytes(), SIZES.iter().sum::<usize>());
+    for (place, payload) in places.into_iter().zip(&payloads) {
+        assert_eq!(arena.remove(place), payload.len());
+        arena.check();
     }
+    assert_eq!(arena.payload_bytes(), 0);
 }
 
 #[test]
-fn a_random_life_keeps_every_payload_and_bounds_the_memory() {
-    for seed in 0..20 {
-        let mut random = Rng::with_seed(seed);
-        let mut twin = Twin::default();
-        let mut owners: Vec<u32> = Vec::new();
-        for step in 0..6000 {
-            let is_growing = step / 1000 % 2 == 0;
-            if owners.is_empty() || random.u8(0..10) < if is_growing { 8 } else { 2 } {
-                let size = if random.u8(0..50) == 0 {
-                    random.usize(0..20_000)
-                } else {
-                    random.usize(0..300)
-                };
-                twin.add(step, (0..size).map(|_| random.u8(..)).collect());
-                owners.push(step);
-            } else {
-                twin.remove(owners.swap_remove(random.usize(0..owners.len())));
-            }
-            if step % 100 == 0 {
-                twin.evacuate();
-                twin.check();
-                let live = twin.payload_bytes() + HEADER * owners.len();
-                let held = twin.arena.held_bytes();
-                assert!(
-                    held <= 2 * live + SLACK,
-                    "{held} bytes held for {live} live ones, seed {seed}"
-                );
-            }
+fn a_payload_equals_itself_only() {
+    let mut arena = Arena::default();
+    let mut list = arena.list();
+    arena.add(&mut list, &payload(600_000, 1));
+    let mut list = arena.list(); // begins with a full chunk, which has room for a large payload
+    for size in (0..70).chain([8191, 8192, 8193, 20_000]) {
+        let stored = payload(size, 3);
+        let place = arena.add(&mut list, &stored);
+        assert!(arena.is_at(place, &stored));
+        assert!(!arena.is_at(Place::NONE, &stored), "no place has a payload");
+        let longer = [&stored[..], &[0]].concat();
+        assert!(!arena.is_at(place, &longer));
+        for at in [0, size / 2, size.saturating_sub(1)]
+            .into_iter()
+            .filter(|&at| at < size)
+        {
+            let mut other = stored.clone();
+            other[at] ^= 1;
+            assert!(!arena.is_at(place, &other), "byte {at} of {size}");
         }
     }
 }
 
 #[test]
-fn when_everything_has_gone_the_memory_has_gone() {
-    let mut twin = Twin::default();
-    for owner in 0..50_000 {
-        twin.add(owner, vec![1; 100]);
+fn lists_are_freed_one_by_one() {
+    let mut arena = Arena::default();
+    let mut lists: Vec<(ChunkList, Vec<Place>)> = Vec::new();
+    for first in 0..50 {
+        let mut list = arena.list();
+        let payloads: Vec<Vec<u8>> = (0..1000).map(|at| payload(100, first + at)).collect();
+        let places = stored(&mut arena, &mut list, &payloads);
+        arena.finish(&mut list);
+        lists.push((list, places));
     }
-    assert!(twin.arena.held_bytes() >= 5_000_000);
-    for owner in 0..50_000 {
-        twin.remove(owner);
+    let held = arena.held_bytes();
+    assert!(
+        (5_000_000..5_000_000 * 21 / 20).contains(&held),
+        "{held} bytes for 5,000,000"
+    );
+    for (number, (list, places)) in lists.drain(..25).enumerate() {
+        places.into_iter().for_each(|place| {
+            arena.remove(place);
+        });
+        arena.release(list);
+        arena.check();
+        let live = (49 - number) * 100_000;
+        assert!(
+            arena.held_bytes() <= live * 5 / 4 + EMPTY_BYTES,
+            "{} for {live}",
+            arena.held_bytes()
+        );
+    }
+    for (first, (_, places)) in lists.iter().enumerate() {
+        for (at, &place) in places.iter().enumerate() {
+            assert_eq!(arena.get(place), payload(100, first + 25 + at));
+        }
+    }
+    for (list, places) in lists {
+        places.into_iter().for_each(|place| {
+            arena.remove(place);
+        });
+        arena.release(list);
     }
     assert!(
-        twin.arena.held_bytes() <= SLACK,
-        "{} bytes held for nothing, before anything is moved",
-        twin.arena.held_bytes()
+        arena.held_bytes() <= EMPTY_BYTES,
+        "{} bytes for nothing",
+        arena.held_bytes()
     );
-    assert_eq!(twin.arena.payload_bytes(), 0);
-    assert_eq!(twin.evacuate(), 0, "nothing is left to be moved");
+    assert_eq!(arena.payload_bytes(), 0);
 }
 
 #[test]
-fn a_few_survivors_of_a_burst_are_moved_together_and_their_owners_get_the_new_places() {
-    let mut twin = Twin::default();
-    for owner in 0..50_000 {
-        twin.add(owner, owner.to_le_bytes().repeat(25));
+fn a_payload_moves_to_another_list() {
+    let mut arena = Arena::default();
+    let (mut from, mut to) = (arena.list(), arena.list());
+    let payloads: Vec<Vec<u8>> = SIZES.into_iter().map(|size| payload(size, 9)).collect();
+    let places = stored(&mut arena, &mut from, &payloads);
+    let moved: Vec<Place> = places.into_iter().map(|place| arena.move_to(&mut to, place)).collect();
+    arena.release(from);
+    arena.check();
+    for (place, payload) in moved.into_iter().zip(&payloads) {
+        assert_eq!(arena.get(place), payload);
     }
-    for owner in (0..50_000).filter(|owner| owner % 100 != 0) {
-        twin.remove(owner);
-    }
-    assert!(
-        twin.arena.held_bytes() >= 5_000_000,
-        "a survivor in every chunk holds them all"
-    );
-    let moved = twin.evacuate();
-    // Payloads that were moved into the current chunk move again with its contents.
-    assert!((400..=600).contains(&moved), "{moved} moves of 500 survivors");
-    assert!(
-        twin.arena.held_bytes() <= 2 * 500 * (100 + HEADER) + SLACK,
-        "{} bytes held for 500 payloads",
-        twin.arena.held_bytes()
-    );
-    twin.check();
-}
-
-#[test]
-fn nothing_moves_while_little_is_wasted() {
-    let mut twin = Twin::default();
-    for owner in 0..50_000 {
-        twin.add(owner, vec![1; 100]);
-    }
-    for owner in (0..50_000).filter(|owner| owner % 5 < 2) {
-        twin.remove(owner);
-    }
-    assert_eq!(twin.evacuate(), 0, "three of five are alive in every chunk");
+    assert_eq!(arena.payload_bytes(), SIZES.iter().sum::<usize>());
 }
 
 #[test]
 fn a_large_payload_has_a_chunk_of_its_own_that_goes_with_it() {
-    let mut twin = Twin::default();
-    twin.add(0, vec![1; 10]);
-    let before = twin.arena.held_bytes();
-    twin.add(1, vec![2; 1_000_000]);
-    twin.add(2, vec![3; 10]);
-    let with_it = twin.arena.held_bytes();
+    let mut arena = Arena::default();
+    let mut list = arena.list();
+    arena.add(&mut list, &[1; 10]);
+    let before = arena.held_bytes();
+    let large = arena.add(&mut list, &[2; 1_000_000]);
+    arena.add(&mut list, &[3; 10]);
+    let with_it = arena.held_bytes();
     assert!(
         (before + 1_000_000..before + 1_010_000).contains(&with_it),
         "it takes its own size"
     );
-    twin.remove(1);
-    assert!(twin.arena.held_bytes() <= before + 10_000);
-    twin.check();
+    arena.remove(large);
+    assert!(arena.held_bytes() <= before + 10_000);
+    arena.check();
+}
+
+#[test]
+fn a_full_chunk_is_used_again_first() {
+    let mut arena = Arena::default();
+    let mut kept = arena.list();
+    (0..10_000).for_each(|_| {
+        arena.add(&mut kept, &[0; 100]);
+    });
+    let mut held = Vec::new();
+    for _ in 0..10 {
+        let mut list = arena.list();
+        let places: Vec<Place> = (0..600).map(|_| arena.add(&mut list, &[1; 100])).collect();
+        held.push(arena.held_bytes());
+        places.into_iter().for_each(|place| {
+            arena.remove(place);
+        });
+        arena.release(list);
+        assert!(arena.held_bytes() + 1000 > held[0], "its chunks wait to be used again");
+        arena.check();
+    }
+    assert!(held.iter().all(|&bytes| bytes < held[0] + 1000), "{held:?}");
 }
 
 #[test]
 fn an_arena_of_one_payload_takes_little() {
-    let mut twin = Twin::default();
-    twin.add(0, vec![1; 10]);
-    assert!(twin.arena.held_bytes() < 2048, "many merges are small");
+    let mut arena = Arena::default();
+    let mut list = arena.list();
+    arena.add(&mut list, &[1; 10]);
+    assert!(arena.held_bytes() < 2048, "many merges are small");
 }

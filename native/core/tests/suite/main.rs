@@ -3,6 +3,7 @@
 
 mod admitted;
 mod arena;
+mod batches;
 mod columns;
 mod generate;
 mod hostile;
@@ -20,6 +21,7 @@ mod run;
 mod session;
 mod sharded;
 mod state;
+mod store;
 mod switch;
 mod tdb;
 mod wheel;

@@ -4,14 +4,19 @@ use std::collections::HashMap;
 
 use fastrand::Rng;
 use lmerge_core::element::{INF, NEG_INF};
-use lmerge_core::nodes::Nodes;
+use lmerge_core::nodes::{Node, Nodes, PAGE};
 use lmerge_core::wheel::Wheel;
+
+use crate::nodes::some_place;
 
 /// A wheel and its expected contents.
 struct Twin {
     nodes: Nodes,
     wheel: Wheel,
     due: HashMap<u32, i64>,
+    /// Numbers that can be used again: old entries of the wheel have them.
+    removed: Vec<u32>,
+    ids_ever: usize,
     /// All live nodes, also those that are never due, in a known order.
     ids: Vec<u32>,
 }
@@ -22,27 +27,48 @@ impl Twin {
             nodes: Nodes::default(),
             wheel: Wheel::new(now),
             due: HashMap::new(),
+            removed: Vec::new(),
+            ids_ever: 0,
             ids: Vec::new(),
         }
     }
 
     fn add(&mut self, due: i64) -> u32 {
-        let id = self.nodes.add(due);
-        self.wheel.add(&self.nodes, id);
+        let mut node = Node::new(due, due);
+        node.place = some_place();
+        let id = match self.removed.pop() {
+            Some(id) => self.nodes.add(id / PAGE as u32, id as usize % PAGE, node),
+            None => {
+                let within = self.ids_ever % PAGE;
+                if within == 0 {
+                    self.nodes.new_page(0);
+                }
+                self.ids_ever += 1;
+                self.nodes.add(self.nodes.pages() as u32 - 1, within, node)
+            }
+        };
+        self.enter(id, due);
         self.due.insert(id, due);
         self.ids.push(id);
         id
     }
 
+    fn enter(&mut self, id: u32, due: i64) {
+        if due < INF {
+            self.wheel.push(due, id);
+        }
+    }
+
     fn remove(&mut self, id: u32) {
         self.nodes.remove(id);
+        self.removed.push(id);
         self.due.remove(&id);
         self.ids.retain(|&other| other != id);
     }
 
     fn move_to(&mut self, id: u32, due: i64) {
         self.nodes.get_mut(id).due = due;
-        self.wheel.add(&self.nodes, id);
+        self.enter(id, due);
         self.due.insert(id, due);
     }
 
@@ -61,6 +87,7 @@ impl Twin {
         assert_eq!(popped, expected, "due before {t}");
         for &id in &popped {
             self.nodes.remove(id);
+            self.removed.push(id);
             self.due.remove(&id);
         }
         self.ids.retain(|id| self.due.contains_key(id));

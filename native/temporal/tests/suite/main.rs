@@ -3,6 +3,7 @@
 //! (tests/temporal/native).
 
 mod aggregates;
+mod arena;
 mod calls;
 mod changes;
 mod computed;

@@ -1,0 +1,104 @@
+//! The usual cases of R3 and R4, which are the same for both: inputs that agree on one end of each event, merged by the
+//! paper's policy. Whatever is not usual goes the general way, with the same result: `r3`, `r4`.
+
+use crate::algorithm::{Shell, show_insert};
+use crate::columns::View;
+use crate::element::{INF, INSERT};
+use crate::index::{Index, Run, Spill};
+use crate::input::Input;
+use crate::nodes::{BITS, NIL, NONE, Node};
+
+/// What a stable does with a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Visit {
+    /// Nothing is left to do: the node has left the index, or has its next due time.
+    Done,
+    Unusual,
+}
+
+impl<S: Spill> Index<S> {
+    /// Merge the elements of a run from `number` on, up to the first that is not usual. Returns its number, or the
+    /// length of the run.
+    #[inline]
+    pub fn merge_usual(
+        &mut self,
+        shell: &mut Shell,
+        slot: usize,
+        batch: &View<'_>,
+        run: &mut Run,
+        number: usize,
+    ) -> usize {
+        if !shell.policy.is_lazy() || slot >= BITS {
+            return number;
+        }
+        let max_stable = shell.max_stable;
+        let mut shown = 0..0;
+        let mut number = number;
+        while number < run.len() {
+            let (index, hash) = run.element(number);
+            let (vs, ve) = (batch.vs(index), batch.ve(index));
+            if batch.kind(index) != INSERT || shell.inputs.get(slot).is_below_floor(vs) || ve <= vs {
+                break;
+            }
+            let payload = batch.payload(index);
+            let id = self.found(run, number, vs, payload);
+            if id != NIL {
+                if !self.agree(id, slot, ve) {
+                    break;
+                }
+            } else if vs >= max_stable {
+                run.note_made(hash);
+                let mut node = Node::new(vs, vs);
+                (node.out, node.common, node.has) = (ve, ve, 1 << slot);
+                self.store.add(hash, node, payload);
+                show_insert(shell, batch, &mut shown, index);
+            } else {
+                break;
+            }
+            note_insert(shell.inputs.get_mut(slot), vs);
+            number += 1;
+        }
+        shell.emit_inserts(batch, &mut shown);
+        number
+    }
+
+    /// Note that the input in `slot` has an event that the output and other inputs have, with the same end. False: it is
+    /// not so. No due time changes.
+    #[inline]
+    fn agree(&mut self, id: u32, slot: usize, ve: i64) -> bool {
+        let node = self.store.nodes.get_mut(id);
+        let bit = 1 << slot;
+        let agrees = node.spill() == NIL && node.has != 0 && node.common == ve && node.out != NONE;
+        if !agrees || node.has & bit != 0 {
+            return false;
+        }
+        node.has |= bit;
+        true
+    }
+
+    /// Visit a node before stable(t) of the input in `slot`, if that is usual: the output has the end that the input
+    /// has, so nothing is emitted.
+    #[inline]
+    pub fn visit_usual(&mut self, max_stable: i64, id: u32, slot: usize, t: i64) -> Visit {
+        let node = self.store.nodes.get_mut(id);
+        let end = node.out;
+        let agrees = node.spill() == NIL && node.agrees(slot) && node.common == end;
+        if !agrees || self.final_only || (node.vs < max_stable && end < max_stable) {
+            return Visit::Unusual;
+        }
+        if end < t {
+            self.store.remove(id);
+        } else if end < INF {
+            node.due = end;
+            self.store.wheel.push(end, id);
+        }
+        Visit::Done
+    }
+}
+
+#[inline]
+fn note_insert(input: &mut Input, vs: i64) {
+    if input.demands.is_ordered() {
+        input.last_vs = Some(vs);
+    }
+}
