@@ -211,8 +211,8 @@ DEFECTS = (
     Defect(
         "the wheel drops the slot that it should distribute again",
         SOURCE + "wheel.rs",
-        "                self.push(due, id);\n            }\n        }\n        self.dealt",
-        "                let _ = id;\n            }\n        }\n        self.dealt",
+        "                self.push(due, id);\n            }\n        }\n        if dealt",
+        "                let _ = id;\n            }\n        }\n        if dealt",
         "wheel::what_is_due_at_t_itself_stays",
     ),
     Defect(
@@ -225,7 +225,7 @@ DEFECTS = (
     Defect(
         "a key that was made in the same run is not looked up again",
         SOURCE + "index.rs",
-        "if id == NIL && run.made >> (hash % 64) & 1 == 1 {",
+        "if id == NIL && run.was_made(hash) {",
         "if false {",
         "run::a_second_event_of_a_key_in_one_run_is_found",
     ),

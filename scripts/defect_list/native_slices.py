@@ -6,16 +6,16 @@ SOURCE = "native/core/src/"
 
 DEFECTS = (
     Defect(
-        "a list of payloads that is freed keeps its chunks",
+        "a chunk is not freed with its last payload",
         SOURCE + "arena.rs",
-        "list.chunks.into_iter().rev().for_each(|number| self.free(number));",
-        "let _ = (list.chunks, Arena::free);",
+        "        if chunk.live == 0 {\n",
+        "        if chunk.live == 0 && place.len == OWN_CHUNK {\n",
         "arena::lists_are_freed_one_by_one",
     ),
     Defect(
         "the arena does not count what a closed list gives back",
         SOURCE + "arena.rs",
-        "                self.held_bytes -= before - chunk.capacity();\n",
+        "                self.held_bytes -= before - chunk.data.capacity();\n",
         "",
         "arena::lists_are_freed_one_by_one",
     ),
@@ -29,15 +29,15 @@ DEFECTS = (
     Defect(
         "a large payload is put where it has room",
         SOURCE + "arena.rs",
-        "(chunk.capacity() - chunk.len()).min(SHARED_BYTES_MAX);",
-        "chunk.capacity() - chunk.len();",
+        "(chunk.data.capacity() - chunk.data.len()).min(SHARED_BYTES_MAX);",
+        "chunk.data.capacity() - chunk.data.len();",
         "arena::a_payload_equals_itself_only",
     ),
     Defect(
         "a full chunk is given back instead of kept",
         SOURCE + "arena.rs",
-        "let spare_max = SPARE_CHUNKS +",
-        "let spare_max = 0 * SPARE_CHUNKS * ",
+        "&& self.spare.len() < SPARE_CHUNKS {",
+        "&& self.spare.len() < 0 * SPARE_CHUNKS {",
         "arena::a_full_chunk_is_used_again_first",
     ),
     Defect(

@@ -1,8 +1,8 @@
 //! Stores payloads, each once, in chunks.
 //!
 //! A payload is appended to the newest chunk of a [`ChunkList`]. All payloads of a list live about equally long (see
-//! `slices`), so nothing is counted by chunk: a list is freed as a whole. A full-sized chunk that is freed is used again
-//! first, while it is in the caches. A large payload has memory of its own, which is freed with it.
+//! `slices`). A chunk is freed with its last payload, and its number with its list. A full-sized chunk that is freed is
+//! used again first, while it is in the caches. A large payload has memory of its own.
 
 /// The place of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,33 +22,44 @@ impl Place {
 }
 
 /// The size of a full chunk: large enough for a negligible cost per payload, small enough for offsets of 16 bits.
-pub const CHUNK_BYTES: usize = 32 * 1024;
+pub const CHUNK_BYTES: usize = 64 * 1024;
 /// The first chunk of a list that is small, and of one that is closed.
 const FIRST_CHUNK_BYTES: usize = 1024;
 /// A list begins with a chunk of at most this part of the arena.
-const FIRST_PART: usize = 16;
+const FIRST_PART: usize = 64;
 /// Larger payloads get their own chunk.
-const SHARED_BYTES_MAX: usize = CHUNK_BYTES / 4;
+const SHARED_BYTES_MAX: usize = CHUNK_BYTES / 8;
 /// A length that means: the whole chunk, which has no other payload.
 const OWN_CHUNK: u16 = u16::MAX;
 /// Payloads up to this length are compared in place.
 const INLINE_BYTES_MAX: usize = 32;
-/// Chunks that wait to be used again, at most, beside a share of those in use.
-const SPARE_CHUNKS: usize = 4;
-const SPARE_PART: usize = 8;
+/// The largest shared chunk of a list that is closed: few payloads follow.
+const CLOSED_CHUNK_BYTES: usize = 4 * 1024;
+/// Full chunks that wait to be used again, at most.
+const SPARE_CHUNKS: usize = 1;
+/// An end of a chunk that is a larger part of it is given back.
+const UNUSED_PART: usize = 32;
 
 /// Chunks that are freed together.
 #[derive(Debug, Default)]
 pub struct ChunkList {
     chunks: Vec<u32>,
-    /// The size of the next chunk.
+    /// The size of the next chunk, and of the largest.
     next_bytes: usize,
+    bytes_max: usize,
+}
+
+#[derive(Debug, Default)]
+struct Chunk {
+    data: Vec<u8>,
+    /// How many payloads in it are needed.
+    live: u32,
 }
 
 /// See the head of this module.
 #[derive(Debug, Default)]
 pub struct Arena {
-    chunks: Vec<Vec<u8>>,
+    chunks: Vec<Chunk>,
     /// Numbers without a chunk.
     unused: Vec<u32>,
     /// Chunks of full size, empty.
@@ -65,6 +76,7 @@ impl Arena {
         ChunkList {
             chunks: Vec::new(),
             next_bytes: part.clamp(FIRST_CHUNK_BYTES, CHUNK_BYTES),
+            bytes_max: CHUNK_BYTES,
         }
     }
 
@@ -74,7 +86,7 @@ impl Arena {
         self.payload_bytes += payload.len();
         if let Some(&number) = list.chunks.last() {
             let chunk = &mut self.chunks[number as usize];
-            let room = (chunk.capacity() - chunk.len()).min(SHARED_BYTES_MAX);
+            let room = (chunk.data.capacity() - chunk.data.len()).min(SHARED_BYTES_MAX);
             if payload.len() <= room {
                 return append(chunk, number, payload);
             }
@@ -93,9 +105,9 @@ impl Arena {
                 len: OWN_CHUNK,
             };
         }
-        self.close(list);
+        self.trim(list);
         let bytes = list.next_bytes.max(payload.len());
-        list.next_bytes = (2 * bytes).min(CHUNK_BYTES);
+        list.next_bytes = (2 * bytes).min(list.bytes_max);
         let spare = if bytes == CHUNK_BYTES { self.spare.pop() } else { None };
         let chunk = spare.unwrap_or_else(|| {
             self.held_bytes += bytes;
@@ -106,32 +118,32 @@ impl Arena {
         append(&mut self.chunks[number as usize], number, payload)
     }
 
-    /// Give the end of the newest chunk back if it is large: little more is stored in this list.
-    pub fn close(&mut self, list: &mut ChunkList) {
+    /// Give the end of the newest chunk back if it is large.
+    fn trim(&mut self, list: &mut ChunkList) {
         if let Some(&number) = list.chunks.last() {
             let chunk = &mut self.chunks[number as usize];
-            let before = chunk.capacity();
-            if 8 * (before - chunk.len()) > before {
-                chunk.shrink_to_fit();
-                self.held_bytes -= before - chunk.capacity();
+            let before = chunk.data.capacity();
+            if UNUSED_PART * (before - chunk.data.len()) > before {
+                chunk.data.shrink_to_fit();
+                self.held_bytes -= before - chunk.data.capacity();
             }
         }
     }
 
-    /// Let the next chunk of a list be small.
+    /// Close a list: let the chunks that follow be small.
     pub fn finish(&mut self, list: &mut ChunkList) {
-        self.close(list);
-        list.next_bytes = FIRST_CHUNK_BYTES;
+        self.trim(list);
+        (list.next_bytes, list.bytes_max) = (FIRST_CHUNK_BYTES, CLOSED_CHUNK_BYTES);
     }
 
     #[inline]
     pub fn get(&self, place: Place) -> &[u8] {
-        let chunk = &self.chunks[place.chunk as usize];
+        let data = &self.chunks[place.chunk as usize].data;
         if place.len == OWN_CHUNK {
-            return chunk;
+            return data;
         }
         let start = place.offset as usize;
-        &chunk[start..start + place.len as usize]
+        &data[start..start + place.len as usize]
     }
 
     /// Whether `payload` is the one at `place`. False for [`Place::NONE`].
@@ -149,20 +161,24 @@ impl Arena {
     #[inline]
     pub fn len(&self, place: Place) -> usize {
         if place.len == OWN_CHUNK {
-            self.chunks[place.chunk as usize].len()
+            self.chunks[place.chunk as usize].data.len()
         } else {
             place.len as usize
         }
     }
 
-    /// Note that a payload is not needed any more. Returns its length. Its memory is freed with its list, or now if it
-    /// is large.
+    /// Note that a payload is not needed any more. Returns its length.
     #[inline]
     pub fn remove(&mut self, place: Place) -> usize {
         let len = self.len(place);
         self.payload_bytes -= len;
-        if place.len == OWN_CHUNK {
+        let chunk = &mut self.chunks[place.chunk as usize];
+        chunk.live -= 1;
+        if chunk.live == 0 {
             self.free(place.chunk);
+            if place.len == OWN_CHUNK {
+                self.unused.push(place.chunk); // it is in no list
+            }
         }
         len
     }
@@ -173,23 +189,18 @@ impl Arena {
             return place;
         }
         let payload = self.get(place).to_vec();
-        self.payload_bytes -= payload.len();
+        self.remove(place);
         self.add(list, &payload)
     }
 
     /// Free a list, whose payloads have all been removed or moved.
     pub fn release(&mut self, list: ChunkList) {
-        list.chunks.into_iter().rev().for_each(|number| self.free(number));
-        let spare_max = SPARE_CHUNKS + (self.chunks.len() - self.unused.len()) / SPARE_PART;
-        while self.spare.len() > spare_max {
-            self.spare.pop();
-            self.held_bytes -= CHUNK_BYTES;
-        }
+        self.unused.extend(list.chunks.into_iter().rev());
     }
 
     /// Bytes of memory that the chunks take.
     pub fn held_bytes(&self) -> usize {
-        self.held_bytes + self.chunks.capacity() * size_of::<Vec<u8>>() + self.unused.capacity() * size_of::<u32>()
+        self.held_bytes + self.chunks.capacity() * size_of::<Chunk>() + self.unused.capacity() * size_of::<u32>()
     }
 
     /// Bytes of the payloads stored.
@@ -199,15 +210,15 @@ impl Arena {
 
     /// Assert that the counters equal the contents of the chunks.
     pub fn check(&self) {
-        let held: usize = self.chunks.iter().chain(&self.spare).map(Vec::capacity).sum();
+        let all = self.chunks.iter().map(|chunk| &chunk.data).chain(&self.spare);
+        let held: usize = all.map(Vec::capacity).sum();
         assert_eq!(held, self.held_bytes, "held bytes of the arena");
         assert!(self.payload_bytes <= held, "payload bytes of the arena");
     }
 
     fn free(&mut self, number: u32) {
-        let mut chunk = std::mem::take(&mut self.chunks[number as usize]);
-        self.unused.push(number);
-        if chunk.capacity() == CHUNK_BYTES {
+        let mut chunk = std::mem::take(&mut self.chunks[number as usize].data);
+        if chunk.capacity() == CHUNK_BYTES && self.spare.len() < SPARE_CHUNKS {
             chunk.clear();
             self.spare.push(chunk);
         } else {
@@ -215,8 +226,12 @@ impl Arena {
         }
     }
 
-    /// A number for a chunk.
-    fn number(&mut self, chunk: Vec<u8>) -> u32 {
+    /// A number for a chunk of a list, or for one with a payload of its own.
+    fn number(&mut self, data: Vec<u8>) -> u32 {
+        let chunk = Chunk {
+            live: u32::from(!data.is_empty()),
+            data,
+        };
         if let Some(number) = self.unused.pop() {
             self.chunks[number as usize] = chunk;
             return number;
@@ -230,9 +245,10 @@ impl Arena {
 }
 
 #[inline]
-fn append(chunk: &mut Vec<u8>, number: u32, payload: &[u8]) -> Place {
-    let offset = chunk.len() as u16;
-    chunk.extend_from_slice(payload);
+fn append(chunk: &mut Chunk, number: u32, payload: &[u8]) -> Place {
+    let offset = chunk.data.len() as u16;
+    chunk.data.extend_from_slice(payload);
+    chunk.live += 1;
     Place {
         chunk: number,
         offset,

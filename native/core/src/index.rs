@@ -45,11 +45,13 @@ pub struct Run {
     hash: [u32; RUN],
     id: [u32; RUN],
     /// A bit set of parts of the hashes of the nodes made since the look-up.
-    made: u64,
+    made: [u64; MADE],
 }
 
 /// Slightly more than the cache misses that a core can have in flight.
 const RUN: usize = 64;
+/// Words of the bit set, with several bits for each element.
+const MADE: usize = 8;
 
 impl Run {
     pub fn len(&self) -> usize {
@@ -66,10 +68,22 @@ impl Run {
         (self.at[number], self.hash[number])
     }
 
+    /// Whether a node may have been made for a key with this hash.
+    #[inline]
+    fn was_made(&self, hash: u32) -> bool {
+        self.made[hash as usize / 64 % MADE] >> (hash % 64) & 1 == 1
+    }
+
+    /// The node of an element, or NIL if there was none when the run began.
+    #[inline]
+    pub fn id(&self, number: usize) -> u32 {
+        self.id[number]
+    }
+
     /// Note that a node was made for a key with this hash.
     #[inline]
     pub fn note_made(&mut self, hash: u32) {
-        self.made |= 1 << (hash % 64);
+        self.made[hash as usize / 64 % MADE] |= 1 << (hash % 64);
     }
 }
 
@@ -80,7 +94,7 @@ impl Default for Run {
             at: [0; RUN],
             hash: [0; RUN],
             id: [NIL; RUN],
-            made: 0,
+            made: [0; MADE],
         }
     }
 }
@@ -140,7 +154,7 @@ impl<S: Spill> Index<S> {
     /// Look up the next elements: up to the next stable, or as many as a run takes. Returns the index of that stable.
     #[inline]
     pub fn look_up(&self, batch: &View<'_>, indices: &mut Indices<'_>, run: &mut Run) -> Option<usize> {
-        (run.len, run.made) = (0, 0);
+        (run.len, run.made) = (0, [0; MADE]);
         let mut stable = None;
         while run.len < RUN {
             let Some(at) = indices.next() else { break };
@@ -161,7 +175,7 @@ impl<S: Spill> Index<S> {
     #[inline]
     pub fn found(&self, run: &Run, number: usize, vs: i64, payload: &[u8]) -> u32 {
         let (id, hash) = (run.id[number], run.hash[number]);
-        if id == NIL && run.made >> (hash % 64) & 1 == 1 {
+        if id == NIL && run.was_made(hash) {
             self.find(hash, vs, payload)
         } else {
             id

@@ -67,11 +67,11 @@ const UNUSED: Node = Node {
     place: Place::NONE,
 };
 
-const PAGE_BITS: u32 = 6;
+const PAGE_BITS: u32 = 5;
 pub const PAGE: usize = 1 << PAGE_BITS;
 /// Empty pages that wait to be used again, at most, beside a share of those in use.
 const SPARE_PAGES: usize = 4;
-const SPARE_PART: usize = 8;
+const SPARE_PART: usize = 32;
 
 #[derive(Debug, Default)]
 struct Page {

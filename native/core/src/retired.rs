@@ -10,7 +10,7 @@ use crate::index::Indexed;
 use crate::nodes::{BITS, NIL, PAGE};
 
 /// Pages of nodes that a batch sweeps beside those for its elements: about 30 microseconds of work.
-pub const SWEPT_PAGES: usize = 16;
+pub const SWEPT_PAGES: usize = 32;
 
 /// Slots by bit.
 #[derive(Debug, Default)]

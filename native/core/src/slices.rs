@@ -20,9 +20,9 @@ use crate::nodes::{Nodes, PAGE};
 const PLACES_MIN: usize = 256;
 const PLACES_MAX: usize = 8192;
 /// A slice should have at most this part of all nodes: what is dead in it is held for so long.
-const PART: usize = 16;
+const PART: usize = 32;
 /// Tables that wait to be used again.
-const SPARE_TABLES: usize = 2;
+const SPARE_TABLES: usize = 1;
 
 /// An entry of a table: the hash and the node. That of a dead node stays; its node has no payload, so it is not found.
 pub type Table = HashTable<(u32, u32)>;

@@ -47,7 +47,7 @@ impl Store {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn hash(&self, vs: i64, payload: &[u8]) -> u32 {
         let mut hasher = self.state.build_hasher();
         hasher.write_i64(vs);
@@ -92,7 +92,7 @@ impl Store {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn has_key(&self, id: u32, vs: i64, payload: &[u8]) -> bool {
         let node = self.nodes.get(id);
         node.vs == vs && self.arena.is_at(node.place, payload)

@@ -32,16 +32,19 @@ impl<S: Spill> Index<S> {
             return number;
         }
         let max_stable = shell.max_stable;
+        let mut order = Order::of(shell.inputs.get(slot));
         let mut shown = 0..0;
         let mut number = number;
         while number < run.len() {
             let (index, hash) = run.element(number);
             let (vs, ve) = (batch.vs(index), batch.ve(index));
-            if batch.kind(index) != INSERT || shell.inputs.get(slot).is_below_floor(vs) || ve <= vs {
+            if batch.kind(index) != INSERT || vs < order.floor || ve <= vs {
                 break;
             }
-            let payload = batch.payload(index);
-            let id = self.found(run, number, vs, payload);
+            let mut id = run.id(number);
+            if id == NIL {
+                id = self.found(run, number, vs, batch.payload(index));
+            }
             if id != NIL {
                 if !self.agree(id, slot, ve) {
                     break;
@@ -50,15 +53,16 @@ impl<S: Spill> Index<S> {
                 run.note_made(hash);
                 let mut node = Node::new(vs, vs);
                 (node.out, node.common, node.has) = (ve, ve, 1 << slot);
-                self.store.add(hash, node, payload);
+                self.store.add(hash, node, batch.payload(index));
                 show_insert(shell, batch, &mut shown, index);
             } else {
                 break;
             }
-            note_insert(shell.inputs.get_mut(slot), vs);
+            order.note(vs);
             number += 1;
         }
         shell.emit_inserts(batch, &mut shown);
+        order.end(shell.inputs.get_mut(slot));
         number
     }
 
@@ -96,9 +100,37 @@ impl<S: Spill> Index<S> {
     }
 }
 
-#[inline]
-fn note_insert(input: &mut Input, vs: i64) {
-    if input.demands.is_ordered() {
-        input.last_vs = Some(vs);
+/// The smallest Vs that an insert of an input may have, while no stable comes.
+struct Order {
+    floor: i64,
+    last_vs: Option<i64>,
+    /// By how much Vs must increase, if the input is ordered.
+    step: Option<i64>,
+}
+
+impl Order {
+    fn of(input: &Input) -> Order {
+        let step = input.demands.is_ordered().then_some(i64::from(input.demands.strict));
+        let mut order = Order {
+            floor: input.stable,
+            last_vs: input.last_vs,
+            step,
+        };
+        if let Some(last) = input.last_vs {
+            order.note(last);
+        }
+        order
+    }
+
+    #[inline]
+    fn note(&mut self, vs: i64) {
+        if let Some(step) = self.step {
+            self.last_vs = Some(vs);
+            self.floor = self.floor.max(vs.saturating_add(step));
+        }
+    }
+
+    fn end(self, input: &mut Input) {
+        input.last_vs = self.last_vs;
     }
 }

@@ -24,6 +24,8 @@ const BLOCK: usize = 15;
 /// twice what it needs.
 const MORE_BLOCKS: usize = 64;
 const MORE_PART: usize = 16;
+/// A buffer of more entries is not kept.
+const DEALT_KEPT: usize = 1024;
 /// With fewer entries or blocks, tidying costs more than it saves.
 const TIDY_MIN: usize = 4096;
 
@@ -118,7 +120,9 @@ impl Wheel {
                 self.push(due, id);
             }
         }
-        self.dealt = dealt;
+        if dealt.capacity() <= DEALT_KEPT {
+            self.dealt = dealt;
+        }
     }
 
     /// Build the wheel again if stale entries outnumber the others, or most blocks are unused.

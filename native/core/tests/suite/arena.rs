@@ -142,7 +142,7 @@ fn a_large_payload_has_a_chunk_of_its_own_that_goes_with_it() {
 fn a_full_chunk_is_used_again_first() {
     let mut arena = Arena::default();
     let mut kept = arena.list();
-    (0..10_000).for_each(|_| {
+    (0..100_000).for_each(|_| {
         arena.add(&mut kept, &[0; 100]);
     });
     let mut held = Vec::new();

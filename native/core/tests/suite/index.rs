@@ -204,7 +204,7 @@ fn no_node_moves_while_entries_are_swept() {
         }
         deliver(&mut merge, 0, &columns(&[f(10)]));
         merge.check();
-        assert!(merge.memory().0 < EMPTY_BYTES + 16 * 48 * 64, "they move afterwards");
+        assert!(merge.memory().0 < EMPTY_BYTES + 32 * 48 * 32, "they move afterwards");
     }
 }
 
@@ -312,7 +312,7 @@ fn entries_of_an_input_that_has_left_are_swept_by_batches_that_follow() {
         for at in 0..9 {
             deliver(&mut merge, 0, &columns(&[a("one more", 200 + at, INF)]));
             let swept = 850 * (at as u64 + 1)..=1024 * (at as u64 + 1);
-            assert!(swept.contains(&merge.swept()), "{} nodes of 16 pages", merge.swept());
+            assert!(swept.contains(&merge.swept()), "{} nodes of 32 pages", merge.swept());
             assert_eq!(merge.free_slot(), 3);
             merge.check();
         }
