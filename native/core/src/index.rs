@@ -48,8 +48,8 @@ pub struct Run {
     made: [u64; MADE],
 }
 
-/// Slightly more than the cache misses that a core can have in flight.
-const RUN: usize = 64;
+/// More than the cache misses that a core can have in flight, so that each step of a look-up fills them.
+const RUN: usize = 128;
 /// Words of the bit set, with several bits for each element.
 const MADE: usize = 8;
 
