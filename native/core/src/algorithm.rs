@@ -10,6 +10,9 @@ use crate::policy::{Closing, Policy};
 use crate::store::Live;
 use crate::violation::{Code, Violation};
 
+/// Fewer inserts are written one by one: a copy of parts of columns has a fixed cost.
+const COPIED_MIN: usize = 4;
+
 /// A broken promise, boxed so that the good path returns no large value.
 pub type Checked = Result<(), Box<Violation>>;
 
@@ -43,6 +46,8 @@ pub struct Shell {
     /// Inserts and adjusts in `out`.
     pub changes: usize,
     pub live: Option<Live>,
+    /// How many shards the merge has: each gets such a part of a batch.
+    pub shards: usize,
 }
 
 impl Shell {
@@ -59,6 +64,7 @@ impl Shell {
             out: Columns::default(),
             changes: 0,
             live: None,
+            shards: 1,
         }
     }
 
@@ -79,9 +85,15 @@ impl Shell {
             return;
         }
         if self.out.is_empty() {
-            self.out.reserve(&batch.slice(start, batch.len())); // most of a batch is new, or little of it
+            self.out.reserve(&batch.slice(start, batch.len()), self.shards); // most of a batch is new, or little of it
         }
-        self.out.extend(&batch.slice(start, end));
+        if end - start < COPIED_MIN {
+            for index in start..end {
+                self.out.insert(batch.vs(index), batch.ve(index), batch.payload(index));
+            }
+        } else {
+            self.out.extend(&batch.slice(start, end));
+        }
         self.changes += end - start;
         if let Some(live) = &mut self.live {
             (start..end).for_each(|index| live.insert(batch.vs(index), batch.ve(index), batch.payload(index)));

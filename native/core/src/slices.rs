@@ -18,7 +18,7 @@ use crate::nodes::{Nodes, PAGE};
 
 /// Places of the smallest and of the largest table, both powers of two.
 const PLACES_MIN: usize = 256;
-const PLACES_MAX: usize = 8192;
+const PLACES_MAX: usize = 2048;
 /// A slice should have at most this part of all nodes: what is dead in it is held for so long.
 const PART: usize = 32;
 /// Tables that wait to be used again.
