@@ -34,9 +34,16 @@ def server(*arguments: str) -> Iterator[str]:
 @contextmanager
 def started(module: str, *arguments: str) -> Iterator[str]:
     """Run a server process whose last argument is its ready file, and yield its address."""
+    with running(sys.executable, "-m", module, *arguments) as target:
+        yield target
+
+
+@contextmanager
+def running(*command: str) -> Iterator[str]:
+    """Run the command of a server, with its ready file as another argument, and yield its address."""
     with tempfile.TemporaryDirectory() as folder:
         ready = Path(folder) / "ready.json"
-        process = subprocess.Popen([sys.executable, "-m", module, *arguments, str(ready)], stderr=subprocess.DEVNULL)
+        process = subprocess.Popen([*command, str(ready)], stderr=subprocess.DEVNULL)
         try:
             while not ready.exists():
                 time.sleep(0.02)

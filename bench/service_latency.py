@@ -12,6 +12,7 @@ import time
 
 from bench.harness import Panel, begin, bench_parser, plot
 from bench.load import server, start
+from bench.service_throughput import Serve
 from lmerge.core.engines import selection
 
 RATES_PER_S = (1_000, 5_000, 20_000, 50_000)
@@ -21,9 +22,9 @@ WARM_S = 2
 REPEATS = 3
 
 
-def once(engine: str, per_s: int) -> dict[str, float]:
-    """Return p50, p99 and the largest latency in ms, without the first seconds."""
-    with server("--engine", engine) as target:
+def once(engine: str, per_s: int, serve: Serve = server) -> dict[str, float]:
+    """Return p50, p99 and the largest latency in ms, without the first seconds. ``serve``: runs the server."""
+    with serve("--engine", engine) as target:
         reader = start("subscribe", target, "latency", per_s * WARM_S)
         publishers = [start("paced", target, name, per_s * SECONDS, 100, per_s, 0.0) for name in "abc"]
         for process in (reader, *publishers):

@@ -11,6 +11,8 @@ from __future__ import annotations
 import json
 import subprocess
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from bench.harness import Panel, begin, bench_parser, plot
 from bench.load import server, start, started
@@ -21,6 +23,8 @@ PAYLOAD_BYTES = 100
 ELEMENT_BYTES = 29 + PAYLOAD_BYTES
 MESSAGE_ELEMENTS = 8_192  # what a busy publisher puts into a message
 REPEATS = 5
+Serve = Callable[..., AbstractContextManager[str]]
+"""Runs a server with these arguments, and gives its address."""
 
 
 def go(reader: subprocess.Popen[str], publishers: list[subprocess.Popen[str]]) -> tuple[float, dict[str, float]]:
@@ -40,10 +44,10 @@ def go(reader: subprocess.Popen[str], publishers: list[subprocess.Popen[str]]) -
     return result["ended"] - began, result
 
 
-def merged(engine: str) -> float:
-    """Return elements/s through lmerge."""
+def merged(engine: str, serve: Serve = server) -> float:
+    """Return elements/s through a server of lmerge, or one that ``serve`` runs."""
     events = EVENTS[engine]
-    with server("--engine", engine) as target:
+    with serve("--engine", engine) as target:
         reader = start("subscribe", target, "count", 0)
         seconds, result = go(reader, [start("flat-out", target, name, events, PAYLOAD_BYTES) for name in "abc"])
     count = events + events // 100 + 1

@@ -36,6 +36,7 @@ MEASURES: Final[dict[str, tuple[str, ...]]] = {
     "core_shards": _CORE,
     "core_stable": _CORE,
     "core_throughput": _CORE,
+    "data_plane": (*_SERVICE, "bench/plane"),
     "divergence": _SERVICE,
     "drills": (*_SERVICE, "lmerge_controller"),
     "durability": _SERVICE,
