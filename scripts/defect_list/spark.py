@@ -364,4 +364,18 @@ DEFECTS = (
         '"limit": Code(_ERROR, "`limit`")',
         "tests/spark/test_docs.py::test_the_table_of_findings_is_that_of_the_lint",
     ),
+    Defect(
+        "a query continues the state of another one",
+        SHARD,
+        "if before is not None and before.query != self._query:",
+        "if before is not None and before.query != before.query:",
+        TEST_MERGE_STATE + "test_a_query_with_the_checkpoint_of_another_one_is_refused",
+    ),
+    Defect(
+        "a query begins where another one has its state",
+        SHARD,
+        "            self._check_query(self._files.oldest())\n",
+        "",
+        TEST_MERGE_STATE + "test_a_query_with_the_checkpoint_of_another_one_is_refused",
+    ),
 )

@@ -46,7 +46,7 @@ class LocalQuery:
         self.plan, self.random, self.form = plan, random, form
         self.folder = Path(mkdtemp(dir=self.root))
         self.number = 0
-        self.run = "run 0"
+        self.query, self.run = "query 0", "run 0"
         self.delivered: Callable[[Sequence[Row]], Iterator[Any]] = self._arrow
         self.changes_worker: Callable[[], bool] = lambda: random.random() < 0.2
 
@@ -76,7 +76,7 @@ class LocalQuery:
             if self.changes_worker():
                 shard._held.clear()  # another worker, which has seen no batch
             given = [pa.RecordBatch.from_pylist(own, schema=PACKS)] if own else []
-            current = CurrentBatch(self.run, self.number, at)
+            current = CurrentBatch(self.query, self.run, self.number, at)
             for batch in run_shard(self.plan, str(self.folder), current, iter(given)):
                 assert batch.schema == OUT
                 out += batch.to_pylist()

@@ -1,4 +1,4 @@
-"""Which batch of which run of a query a task belongs to. Spark gives it to each task as a local property."""
+"""Which batch of which query a task belongs to. Spark gives it to each task as a local property."""
 
 from __future__ import annotations
 
@@ -10,8 +10,12 @@ from lmerge.errors import UsageError
 
 
 class CurrentBatch(NamedTuple):
-    """The batch of a task. ``run``: new whenever the query is started. ``part``: the partition."""
+    """The batch of a task. ``query``: the id that its checkpoint has. ``run``: new whenever the query is started.
 
+    ``part``: the partition.
+    """
+
+    query: str
     run: str
     number: int
     part: int
@@ -23,4 +27,5 @@ def current_batch() -> CurrentBatch:
     batch = None if context is None else context.getLocalProperty("streaming.sql.batchId")
     if context is None or batch is None:
         raise UsageError("cannot merge: these rows belong to no batch of a streaming query")
-    return CurrentBatch(context.getLocalProperty("spark.jobGroup.id") or "", int(batch), context.partitionId())
+    query, run = (context.getLocalProperty(name) or "" for name in ("sql.streaming.queryId", "spark.jobGroup.id"))
+    return CurrentBatch(query, run, int(batch), context.partitionId())

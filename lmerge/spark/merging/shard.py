@@ -31,6 +31,7 @@ from lmerge.core.merge_config import MergeConfig
 from lmerge.core.snapshot import packed_snapshot_of, restored_packed
 from lmerge.errors import StoreDamaged, UsageError
 from lmerge.spark.merging import packs
+from lmerge.spark.merging.current_batch import CurrentBatch
 from lmerge.spark.merging.pack_files import PackFiles
 from lmerge.spark.merging.packs import MergeCall, Pack
 from lmerge.spark.merging.state_files import KEPT_BATCHES, Head, StateFiles
@@ -110,14 +111,15 @@ _held: OrderedDict[str, _Held] = OrderedDict()
 
 
 class Shard:
-    """One shard, in one batch of one run of the query.
+    """One shard, in one batch of one run of the query. Its number is that of the batch's partition.
 
-    Raises UsageError if its state was made with other settings, and StoreDamaged if it is missing or cannot be read.
+    Raises UsageError if its state was made by another query or with other settings, and StoreDamaged if it is missing
+    or cannot be read.
     """
 
-    def __init__(self, plan: MergePlan, number: int, files: StateFiles, run: str, batch: int) -> None:
-        self._plan, self._number, self._files = plan, number, files
-        self._run, self._batch = run, batch
+    def __init__(self, plan: MergePlan, files: StateFiles, batch: CurrentBatch) -> None:
+        self._plan, self._number, self._files = plan, batch.part, files
+        self._query, self._run, self._batch = batch.query, batch.run, batch.number
         self._packs = PackFiles(files.folder)
         self._head, self._merge = self._load()
 
@@ -178,6 +180,7 @@ class Shard:
         # Removed for as long as the batch lasts: a merge that failed in the middle must not be used again.
         held = _held.pop(self._files.place, None)
         if before < 0:
+            self._check_query(self._files.oldest())
             return Head(self._plan.settings()), self._plan.fresh()
         if held is not None and held.head.run == self._run and held.batch == before:
             return held.head, held.merge
@@ -185,6 +188,7 @@ class Shard:
         if found is None:
             raise self._missing(before)
         head, parts = found
+        self._check_query(head)
         self._check(head.settings)
         if held is not None and held.head.run == self._run and max(head.base, 0) <= held.batch < before:
             merge, start = held.merge, held.batch
@@ -224,6 +228,15 @@ class Shard:
             f"{before}, {self._files.place}/{before}, is missing; all executors need the checkpoint's folder"
         )
 
+    def _check_query(self, before: Head | None) -> None:
+        """Check that the state is of this query. A query's id is in its checkpoint, and stays when it starts again."""
+        if before is not None and before.query != self._query:
+            raise UsageError(
+                f"shard {self._number} of the merge cannot run batch {self._batch}: the state in {self._files.place} "
+                f"is of the query {before.query}, and this is {self._query}; `checkpoint=` must be the query's own "
+                "checkpointLocation, and a query that begins anew needs a new one"
+            )
+
     def _check(self, before: Mapping[str, Any]) -> None:
         now = self._plan.settings()
         changed = sorted(name for name in now.keys() | before.keys() if now.get(name) != before.get(name))
@@ -258,7 +271,7 @@ class Shard:
 
     def _save(self, log: list[bytes]) -> None:
         head = self._head
-        head.run = self._run
+        head.query, head.run = self._query, self._run
         parts = log
         if self._batch - head.base >= LOGS_MAX or head.log_bytes > max(LOG_PER_BASE * head.base_bytes, LOG_BYTES_MIN):
             document, block = packed_snapshot_of(self._merge)

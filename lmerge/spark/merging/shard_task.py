@@ -57,7 +57,7 @@ def run_shard(plan: MergePlan, folder: str, batch: CurrentBatch, batches: Iterat
     foreign = next((pack.shard for pack in packed if pack.shard != number), None)
     assert foreign is None, f"Spark gave shard {number} elements of shard {foreign}"
     reports = any(pack.concerns_all for pack in packed)
-    shard = Shard(plan, number, StateFiles(folder, number), batch.run, batch.number)
+    shard = Shard(plan, StateFiles(folder, number), batch)
     output = shard.step(packed, reports=reports)
     yield from _frames(output, number, batch.number)
     if reports or output.ended:

@@ -31,8 +31,8 @@ class Head:
 
     ``bases``: the batches with a snapshot that are kept. ``oldest``: the oldest file. ``calls``: for each part of the
     log its input, whether it is a frame, and its place if it is in a file of packs. ``orders``: the last order of each
-    input. ``taken``: elements taken so far. ``reported``: the stable point that was last reported. ``run``: the run of
-    the query that wrote it.
+    input. ``taken``: elements taken so far. ``reported``: the stable point that was last reported. ``query``, ``run``:
+    the query that wrote it, and its run.
     """
 
     settings: dict[str, Any]
@@ -44,6 +44,7 @@ class Head:
     orders: dict[str, int] = field(default_factory=dict)
     taken: int = 0
     reported: int = NEG_INF
+    query: str = ""
     run: str = ""
 
     @property
@@ -92,6 +93,12 @@ class StateFiles:
         if found is None:
             raise StoreDamaged(f"the state of the merge after batch {batch}, {self.place}/{batch}, is missing")
         return found
+
+    def oldest(self) -> Head | None:
+        """Return the head of the oldest file; None if there is none. Raises StoreDamaged."""
+        numbers = batch_numbers(self._files.names(str(self._shard)), "")
+        found = self.read(min(numbers)) if numbers else None
+        return found[0] if found is not None else None
 
     def write(self, batch: int, head: Head, parts: list[bytes]) -> None:
         """Write the state after a batch, and remove files that no batch needs any more. Raises StoreFull."""

@@ -156,4 +156,26 @@ def test_a_state_of_other_settings_is_refused() -> None:
     ):
         for number in range(plan.shards):
             with pytest.raises(UsageError, match=f"{name} is .* begin with a new checkpoint"):
-                list(run_shard(plan, str(query.folder), CurrentBatch(query.run, 1, number), iter([])))
+                list(run_shard(plan, str(query.folder), CurrentBatch(query.query, query.run, 1, number), iter([])))
+
+
+@pytest.mark.parametrize("number", [0, 3])
+def test_a_query_with_the_checkpoint_of_another_one_is_refused(number: int) -> None:
+    """Whether it begins, or goes on where the other one is; and the other one goes on undisturbed."""
+    query = LocalQuery(plan_of("r4", 1), Random(1))
+    rows = [row_of(Insert(b"%d" % at, at, INF), at) for at in range(25)]
+    for row in rows[:-1]:
+        query.batch({0: [row]})
+    here, query.number = query.number, number and query.number
+    query.query, query.run = "query 1", "its run"
+    with pytest.raises(UsageError, match=r"is of the query query 0, and this is query 1; `checkpoint=` must be"):
+        query.batch({0: [rows[0]]})
+    query.query, query.run, query.number = "query 0", "run 0", here
+    assert [row["payload"] for row in query.batch({0: rows[-1:]})] == [b"24"]
+
+
+def test_a_query_begins_again_before_its_first_batch_is_done() -> None:
+    query = LocalQuery(plan_of("r4", 1), Random(1))
+    first = query.batch({0: [row_of(Insert(b"p", 1, INF), 0)]})
+    query.number, query.run = 0, "run after a restart"
+    assert query.batch({0: [row_of(Insert(b"p", 1, INF), 0)]}) == first

@@ -233,6 +233,22 @@ def test_two_merges_of_one_name_are_refused(spark: SparkSession, tmp_path: Path)
         run_patiently(merged.writeStream.format("noop"), tmp_path / "checkpoint")
 
 
+def test_a_query_with_the_checkpoint_of_another_one_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    from spark_world import FileFeed
+
+    from lmerge.spark.merging.query import merge
+
+    feed = FileFeed(tmp_path / "in", FIELDS)
+    feed.put(row_of(Insert(b"p", 1, INF), 0))
+    first = merge([feed.stream(spark)], shards=1, checkpoint=str(tmp_path / "checkpoint"))
+    run_patiently(first.writeStream.format("noop"), tmp_path / "checkpoint")
+    second = merge([feed.stream(spark)], shards=1, checkpoint=str(tmp_path / "checkpoint"))
+    with pytest.raises(Exception, match=r"is of the query .* `checkpoint=` must be the query's own"):
+        run_patiently(second.writeStream.format("noop"), tmp_path / "of the second query")
+    feed.put(row_of(Insert(b"q", 1, INF), 1))
+    run_patiently(first.writeStream.format("noop"), tmp_path / "checkpoint")
+
+
 def test_what_cannot_be_merged_is_refused_at_once(spark: SparkSession, tmp_path: Path) -> None:
     from spark_world import FileFeed
 
