@@ -14,10 +14,9 @@ import json
 import re
 import sys
 from pathlib import Path
-from statistics import median
 from typing import Any, Final
 
-from bench.harness import RESULTS
+from bench.harness import RESULTS, Measured
 
 ROOT: Final = Path(__file__).parents[1]
 TEXT: Final = ROOT / "bench" / "benchmarks.md"
@@ -56,10 +55,9 @@ def row(document: dict[str, Any], name: str) -> str | None:
     """Return the figure of a row: the median, and the spread of its values from 10 % on."""
     for one in document["rows"]:
         if one["name"] == name:
-            middle = median(one["values"])
-            spread = (max(one["values"]) - min(one["values"])) / middle if middle else 0.0
-            shown = f" ({100 * spread:.0f} %)" if spread >= _SPREAD_MIN else ""
-            return number(middle, one["unit"]) + shown
+            measured = Measured(name, one["values"], one["unit"])
+            shown = f" ({100 * measured.spread:.0f} %)" if measured.spread >= _SPREAD_MIN else ""
+            return number(measured.median, measured.unit) + shown
     return None
 
 

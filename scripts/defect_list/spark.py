@@ -374,7 +374,7 @@ DEFECTS = (
     Defect(
         "a query begins where another one has its state",
         SHARD,
-        "            self._check_query(self._files.oldest())\n",
+        "            self._check_query(self._files.oldest_head())\n",
         "",
         TEST_MERGE_STATE + "test_a_query_with_the_checkpoint_of_another_one_is_refused",
     ),

@@ -180,7 +180,7 @@ class Shard:
         # Removed for as long as the batch lasts: a merge that failed in the middle must not be used again.
         held = _held.pop(self._files.place, None)
         if before < 0:
-            self._check_query(self._files.oldest())
+            self._check_query(self._files.oldest_head())
             return Head(self._plan.settings()), self._plan.fresh()
         if held is not None and held.head.run == self._run and held.batch == before:
             return held.head, held.merge

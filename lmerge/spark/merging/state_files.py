@@ -94,10 +94,10 @@ class StateFiles:
             raise StoreDamaged(f"the state of the merge after batch {batch}, {self.place}/{batch}, is missing")
         return found
 
-    def oldest(self) -> Head | None:
+    def oldest_head(self) -> Head | None:
         """Return the head of the oldest file; None if there is none. Raises StoreDamaged."""
-        numbers = batch_numbers(self._files.names(str(self._shard)), "")
-        found = self.read(min(numbers)) if numbers else None
+        numbers = self._batches()
+        found = self.read(numbers[0]) if numbers else None
         return found[0] if found is not None else None
 
     def write(self, batch: int, head: Head, parts: list[bytes]) -> None:
@@ -112,9 +112,12 @@ class StateFiles:
 
     def remove_below(self, batch: int) -> None:
         """Remove files that an interrupted ``write`` has left."""
-        for one in batch_numbers(self._files.names(str(self._shard)), ""):
+        for one in self._batches():
             if one < batch:
                 self._files.remove(self._name(one))
+
+    def _batches(self) -> list[int]:
+        return batch_numbers(self._files.names(str(self._shard)), "")
 
     def _name(self, batch: int) -> str:
         return f"{self._shard}/{batch}"
