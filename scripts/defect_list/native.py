@@ -83,10 +83,10 @@ DEFECTS = (
         "paper::freezing_has_its_boundaries_where_the_paper_draws_them",
     ),
     Defect(
-        "<= for < when r4 freezes an event on which all agree",
-        SOURCE + "r4.rs",
-        "return node.common < t;",
-        "return node.common <= t;",
+        "<= for < when an event on which all agree is frozen",
+        SOURCE + "usual.rs",
+        "        if end < t {\n",
+        "        if end <= t {\n",
         "paper::freezing_has_its_boundaries_where_the_paper_draws_them",
     ),
     Defect(

@@ -71,8 +71,8 @@ DEFECTS = (
     Defect(
         "a node that moves is not due any more",
         SOURCE + "store.rs",
-        "            self.wheel.push(due, new);\n",
-        "            let _ = due;\n",
+        "        self.wheel.push(due, new);\n",
+        "        let _ = due;\n",
         "store::a_random_life_finds_every_key_and_bounds_the_memory",
     ),
     Defect(

@@ -16,16 +16,6 @@ const COPIED_MIN: usize = 4;
 /// A broken promise, boxed so that the good path returns no large value.
 pub type Checked = Result<(), Box<Violation>>;
 
-/// Add an insert to those that follow each other in a batch; if it does not follow them, emit them before.
-#[inline]
-pub fn show_insert(shell: &mut Shell, batch: &View<'_>, shown: &mut Range<usize>, index: usize) {
-    if shown.end != index {
-        shell.emit_inserts(batch, shown);
-        shown.start = index;
-    }
-    shown.end = index + 1;
-}
-
 /// The state around the running algorithm.
 #[derive(Debug)]
 pub struct Shell {
@@ -46,8 +36,6 @@ pub struct Shell {
     /// Inserts and adjusts in `out`.
     pub changes: usize,
     pub live: Option<Live>,
-    /// How many shards the merge has: each gets such a part of a batch.
-    pub shards: usize,
 }
 
 impl Shell {
@@ -64,7 +52,6 @@ impl Shell {
             out: Columns::default(),
             changes: 0,
             live: None,
-            shards: 1,
         }
     }
 
@@ -77,6 +64,16 @@ impl Shell {
         }
     }
 
+    /// Add inserts to those of `shown`, which follow each other in a batch; if they do not follow them, emit those first.
+    #[inline]
+    pub fn show_inserts(&mut self, batch: &View<'_>, shown: &mut Range<usize>, more: Range<usize>) {
+        if shown.end != more.start {
+            self.emit_inserts(batch, shown);
+            shown.start = more.start;
+        }
+        shown.end = more.end;
+    }
+
     /// Emit inserts that follow each other in a batch, and empty the range.
     #[inline]
     pub fn emit_inserts(&mut self, batch: &View<'_>, shown: &mut Range<usize>) {
@@ -85,7 +82,7 @@ impl Shell {
             return;
         }
         if self.out.is_empty() {
-            self.out.reserve(&batch.slice(start, batch.len()), self.shards); // most of a batch is new, or little of it
+            self.out.reserve(&batch.slice(start, batch.len())); // most of a batch is new, or little of it
         }
         if end - start < COPIED_MIN {
             for index in start..end {

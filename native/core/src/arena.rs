@@ -97,8 +97,11 @@ impl Arena {
     #[cold]
     fn add_to_new_chunk(&mut self, list: &mut ChunkList, payload: &[u8]) -> Place {
         if payload.len() > SHARED_BYTES_MAX {
-            let chunk = self.number(payload.to_vec());
             self.held_bytes += payload.len();
+            let chunk = self.number(Chunk {
+                data: payload.to_vec(),
+                live: 1,
+            });
             return Place {
                 chunk,
                 offset: 0,
@@ -109,11 +112,11 @@ impl Arena {
         let bytes = list.next_bytes.max(payload.len());
         list.next_bytes = (2 * bytes).min(list.bytes_max);
         let spare = if bytes == CHUNK_BYTES { self.spare.pop() } else { None };
-        let chunk = spare.unwrap_or_else(|| {
+        let data = spare.unwrap_or_else(|| {
             self.held_bytes += bytes;
             Vec::with_capacity(bytes)
         });
-        let number = self.number(chunk);
+        let number = self.number(Chunk { data, live: 0 });
         list.chunks.push(number);
         append(&mut self.chunks[number as usize], number, payload)
     }
@@ -227,11 +230,7 @@ impl Arena {
     }
 
     /// A number for a chunk of a list, or for one with a payload of its own.
-    fn number(&mut self, data: Vec<u8>) -> u32 {
-        let chunk = Chunk {
-            live: u32::from(!data.is_empty()),
-            data,
-        };
+    fn number(&mut self, chunk: Chunk) -> u32 {
         if let Some(number) = self.unused.pop() {
             self.chunks[number as usize] = chunk;
             return number;

@@ -373,25 +373,15 @@ impl Columns {
         self.push(STABLE, vc, 0, 0, &[]);
     }
 
-    /// Make room for one of `parts` equal parts of a batch.
-    pub fn reserve(&mut self, batch: &View<'_>, parts: usize) {
-        let count = batch.len() / parts;
+    /// Make room for a batch.
+    pub fn reserve(&mut self, batch: &View<'_>) {
+        let count = batch.len();
         self.kinds.reserve(count);
         for column in [&mut self.vs, &mut self.ve, &mut self.vold] {
             column.reserve(8 * count);
         }
         self.ends.reserve(4 * count);
-        self.payloads.reserve(batch.payload_bytes() / parts);
-    }
-
-    /// Remove the last element, which is a stable.
-    pub fn pop_stable(&mut self) {
-        let len = self.len() - 1;
-        self.kinds.truncate(len);
-        for column in [&mut self.vs, &mut self.ve, &mut self.vold] {
-            column.truncate(8 * len);
-        }
-        self.ends.truncate(4 * len);
+        self.payloads.reserve(batch.payload_bytes());
     }
 
     /// Give room back if more than half of it is unused.

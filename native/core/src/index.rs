@@ -15,7 +15,6 @@ use crate::nodes::{NIL, NONE, Node};
 use crate::policy::{Leader, Show};
 use crate::retired::{Retired, clean, sweep};
 use crate::store::Store;
-use crate::usual::Visit;
 
 /// Tables and lists up to this many entries keep their memory.
 const KEPT: usize = 4096;
@@ -72,12 +71,6 @@ impl Run {
     #[inline]
     fn was_made(&self, hash: u32) -> bool {
         self.made[hash as usize / 64 % MADE] >> (hash % 64) & 1 == 1
-    }
-
-    /// The node of an element, or NIL if there was none when the run began.
-    #[inline]
-    pub fn id(&self, number: usize) -> u32 {
-        self.id[number]
     }
 
     /// Note that a node was made for a key with this hash.
@@ -173,10 +166,10 @@ impl<S: Spill> Index<S> {
 
     /// The node of an element of a run, or NIL.
     #[inline]
-    pub fn found(&self, run: &Run, number: usize, vs: i64, payload: &[u8]) -> u32 {
-        let (id, hash) = (run.id[number], run.hash[number]);
+    pub fn found(&self, run: &Run, number: usize, batch: &View<'_>) -> u32 {
+        let (id, (at, hash)) = (run.id[number], run.element(number));
         if id == NIL && run.was_made(hash) {
-            self.find(hash, vs, payload)
+            self.find(hash, batch.vs(at), batch.payload(at))
         } else {
             id
         }
@@ -483,7 +476,7 @@ pub trait Indexed {
                 self.freeze_counted(shell, id);
             }
             clean(self, id);
-            if self.index().visit_usual(shell.max_stable, id, slot, t) == Visit::Done {
+            if self.index().visit_usual(shell.max_stable, id, slot, t) {
                 continue;
             }
             if self.settle(shell, id, slot, t) {

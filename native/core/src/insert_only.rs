@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::algorithm::{Algorithm, Checked, Shell, check_shell, observe, show_insert, stable};
+use crate::algorithm::{Algorithm, Checked, Shell, check_shell, observe, stable};
 use crate::columns::{Indices, View};
 use crate::element::{ADJUST, Element, INSERT, NEG_INF};
 use crate::input::{ElementsAtVs, Input};
@@ -177,11 +177,7 @@ impl InsertOnly {
         if let (true, Ties::None(at_max_vs)) = (news > 0, &mut self.ties) {
             self.max_vs = last;
             at_max_vs.clear(); // the next element is there
-            if shown.end != index - news {
-                shell.emit_inserts(batch, shown);
-                shown.start = index - news;
-            }
-            shown.end = index;
+            shell.show_inserts(batch, shown, index - news..index);
         }
         index
     }
@@ -221,7 +217,7 @@ impl InsertOnly {
                         .deliver(shell, slot, (vs, ve, batch.payload(index)), is_passed)
                         .map_err(|code| Violation::of(code, slot, batch, index))?;
                     if is_new {
-                        show_insert(shell, batch, shown, index);
+                        shell.show_inserts(batch, shown, index..index + 1);
                     }
                 }
                 ADJUST => {

@@ -148,13 +148,6 @@ impl Merge {
         merge
     }
 
-    /// One of `shards` shards of a merge.
-    pub fn of_shard(kind: Kind, policy: Policy, closing: Closing, track_live: bool, shards: usize) -> Merge {
-        let mut merge = Merge::new(kind, policy, closing, track_live);
-        merge.shell.shards = shards;
-        merge
-    }
-
     /// Keep what inputs deliver under R0-R2. To be called before an input attaches.
     pub fn keep_delivered(&mut self) {
         self.keeps_delivered = true;

@@ -225,7 +225,7 @@ impl Indexed for R3 {
             } else if by_insert {
                 input.last_vs = input.last_vs.max(Some(vs));
             }
-            id = self.index.found(run, number, vs, payload);
+            id = self.index.found(run, number, batch);
             if id == NIL {
                 if vs < shell.max_stable {
                     input.late += 1; // IV.D line 6
@@ -233,12 +233,6 @@ impl Indexed for R3 {
                     run.note_made(hash);
                     self.first_insert(shell, slot, hash, vs, ve, payload);
                 }
-                return Ok(());
-            }
-            let node = self.index.store.nodes.get_mut(id);
-            let is_known = node.spill() == NIL && node.has != 0 && node.common == ve;
-            if is_lazy && is_known && slot < BITS && node.has >> slot & 1 == 0 {
-                node.has |= 1 << slot; // the usual case: the input has the end of the others, so no due time changes
                 return Ok(());
             }
             if self.end(id, slot) != NONE {
@@ -249,7 +243,7 @@ impl Indexed for R3 {
             }
         } else {
             shell.inputs.get(slot).check_adjust(slot, batch, index)?;
-            id = self.index.found(run, number, vs, payload);
+            id = self.index.found(run, number, batch);
             if id == NIL && vs < shell.max_stable {
                 shell.inputs.get_mut(slot).late += 1; // line 13
                 return Ok(());
@@ -272,10 +266,6 @@ impl Indexed for R3 {
         let node = self.index.store.nodes.get(id);
         let (vs, shown) = (node.vs, node.out);
         let half_frozen = vs < shell.max_stable;
-        let agrees = node.spill() == NIL && node.agrees(slot) && node.common == shown;
-        if agrees && !self.index.final_only && !(half_frozen && shown < shell.max_stable) {
-            return shown < t; // the usual case: nothing to emit
-        }
         let mut input_end = self.end(id, slot);
         if half_frozen && input_end < shell.max_stable {
             let latest = shell.latest_lacked(slot);

@@ -280,7 +280,7 @@ impl Indexed for R4 {
                 input.last_vs = input.last_vs.max(Some(vs));
             }
             let is_keyed = input.demands.is_keyed();
-            let mut id = self.index.found(run, number, vs, payload);
+            let mut id = self.index.found(run, number, batch);
             if id == NIL {
                 if vs < shell.max_stable {
                     input.late += 1; // line 6
@@ -300,7 +300,7 @@ impl Indexed for R4 {
         } else {
             shell.inputs.get(slot).check_adjust(slot, batch, index)?;
             let vold = batch.vold(index);
-            let id = self.index.found(run, number, vs, payload);
+            let id = self.index.found(run, number, batch);
             if id == NIL && vs < shell.max_stable {
                 shell.inputs.get_mut(slot).late += 1; // line 14
                 return Ok(());
@@ -319,11 +319,6 @@ impl Indexed for R4 {
     }
 
     fn settle(&mut self, shell: &Shell, id: u32, slot: usize, t: i64) -> bool {
-        let node = self.index.store.nodes.get(id);
-        let agrees = node.spill() == NIL && node.agrees(slot) && node.out == node.common;
-        if agrees && !self.index.final_only && (node.vs >= shell.max_stable || node.common >= shell.max_stable) {
-            return node.common < t; // nothing to emit, and nothing to keep once it is fully frozen
-        }
         let (mut input_ends, mut shown) = (std::mem::take(&mut self.input_ends), std::mem::take(&mut self.shown));
         let done = self.settle_lists(shell, id, slot, t, &mut input_ends, &mut shown);
         input_ends.clear();

@@ -31,9 +31,6 @@ use crate::state::{InputState, State, Times, fields, live_field};
 use crate::store::Live;
 use crate::violation::{Code, Violation};
 
-/// Of longer payloads, the shard depends on three samples: a hash of all would take a sixth of the merge's time.
-const SAMPLED_BYTES_MIN: usize = 192;
-const SAMPLE: usize = 48;
 /// A batch of fewer elements is merged by the calling thread: to wake other threads costs some microseconds.
 const PARALLEL_ELEMENTS_MIN: usize = 1024;
 /// In place of a shard, for a stable.
@@ -63,7 +60,7 @@ impl Sharded {
             "only an index can be divided into shards"
         );
         let live_together = is_shared && track_live && policy.show == Show::Final;
-        let new = |_| Merge::of_shard(kind, policy, closing, track_live && !live_together, shards);
+        let new = |_| Merge::new(kind, policy, closing, track_live && !live_together);
         Sharded {
             shards: (0..shards).map(new).collect(),
             announced: NEG_INF,
@@ -215,7 +212,7 @@ impl Sharded {
         let mut together = Taken::default();
         for shard in &mut self.shards {
             let taken = shard.take();
-            append_changes(&mut together.batch, taken.batch);
+            append_changes(&mut together.batch, &taken.batch.view());
             together.joined = taken.joined; // the same in every shard
             debug_assert!(taken.broken.is_empty(), "nothing waits to join where there is an index");
         }
@@ -407,17 +404,7 @@ impl Sharded {
 }
 
 /// Append all elements but the stables, in parts between them.
-fn append_changes(together: &mut Columns, mut batch: Columns) {
-    if together.is_empty() {
-        if batch.kinds.last() == Some(&STABLE) {
-            batch.pop_stable();
-        }
-        if !batch.kinds.contains(&STABLE) {
-            *together = batch;
-            return;
-        }
-    }
-    let view = batch.view();
+fn append_changes(together: &mut Columns, view: &View<'_>) {
     let mut start = 0;
     for part in view.kinds().split(|&kind| kind == STABLE) {
         together.extend(&view.slice(start, start + part.len()));
@@ -426,17 +413,8 @@ fn append_changes(together: &mut Columns, mut batch: Columns) {
 }
 
 fn shard_of(payload: &[u8], shards: usize) -> u8 {
-    let hash = match payload.len() {
-        0..=SAMPLED_BYTES_MIN => xxh3_64(payload),
-        len => {
-            let middle = &payload[len / 2..][..SAMPLE];
-            xxh3_64(&payload[..SAMPLE])
-                ^ xxh3_64(middle).rotate_left(21)
-                ^ xxh3_64(&payload[len - SAMPLE..]).rotate_left(42)
-        }
-    };
     // The upper half of a product: as even as the hash, without a division.
-    ((u128::from(hash) * shards as u128) >> 64) as u8
+    ((u128::from(xxh3_64(payload)) * shards as u128) >> 64) as u8
 }
 
 /// Rows of a snapshot by shard.

@@ -27,10 +27,9 @@ const SPARE_TABLES: usize = 1;
 /// An entry of a table: the hash and the node. That of a dead node stays; its node has no payload, so it is not found.
 pub type Table = HashTable<(u32, u32)>;
 
-/// The nodes with a Vs from `start` on.
+/// Nodes of one stretch of time.
 #[derive(Debug, Default)]
 pub struct Slice {
-    pub start: i64,
     /// The largest Vs of a node that was added.
     pub max_vs: i64,
     pub pages: Vec<u32>,
@@ -98,11 +97,7 @@ impl Slices {
     /// The number of the slice for `vs`.
     #[inline]
     pub fn at(&self, vs: i64) -> Option<u32> {
-        match self.last {
-            Some((start, number)) if vs >= start => Some(number),
-            Some(_) => Some(self.order[self.starts.partition_point(|&start| start <= vs) - 1]),
-            None => None,
-        }
+        self.with_range(vs).map(|(number, _, _)| number)
     }
 
     /// The slice for `vs` with the times from and up to which it is that for others too.
@@ -134,19 +129,6 @@ impl Slices {
         }
     }
 
-    /// The number of the last slice for a new node, whatever its Vs is: for a store without look-up.
-    #[inline]
-    pub fn last_for_new(&mut self, live: usize, arena: &mut Arena) -> u32 {
-        match self.last {
-            Some((_, number)) if self.slices[number as usize].used < self.slices[number as usize].full => number,
-            Some((_, number)) => {
-                arena.finish(&mut self.slices[number as usize].chunks);
-                self.push(NEG_INF, live, arena)
-            }
-            None => self.push(NEG_INF, live, arena),
-        }
-    }
-
     fn push(&mut self, start: i64, live: usize, arena: &Arena) -> u32 {
         let number = self.make(start, live, arena);
         self.starts.push(start);
@@ -168,7 +150,6 @@ impl Slices {
             (self.slices.len() - 1) as u32
         });
         let slice = &mut self.slices[number as usize];
-        slice.start = start;
         slice.max_vs = start;
         slice.full = Slices::full_for(live);
         slice.chunks = arena.list();
@@ -197,6 +178,11 @@ impl Slices {
         &mut self.slices[number as usize]
     }
 
+    /// The starts of the slices in use, ascending.
+    pub fn starts(&self) -> &[i64] {
+        &self.starts
+    }
+
     /// The numbers of the slices in use, in order of time.
     pub fn order(&self) -> &[u32] {
         &self.order
@@ -222,7 +208,6 @@ impl Slices {
         self.starts.remove(place);
         if let (0, Some(first)) = (place, self.starts.first_mut()) {
             *first = NEG_INF;
-            self.slices[self.order[0] as usize].start = NEG_INF;
         }
         self.find_last();
     }
@@ -258,14 +243,13 @@ impl Slices {
     }
 
     /// Assert that the slices divide the times, and that the sums are right.
-    pub fn check(&self, nodes: &Nodes, is_keyed: bool) {
+    pub fn check(&self, nodes: &Nodes) {
         assert!(self.starts.first().is_none_or(|&start| start == NEG_INF));
-        assert!(!is_keyed || self.starts.is_sorted_by(|a, b| a < b), "starts of slices");
+        assert!(self.starts.is_sorted_by(|a, b| a < b), "starts of slices");
         assert_eq!(self.order.len() + self.unused.len(), self.slices.len(), "slices in use");
         let (mut used, mut live, mut bytes) = (0, 0, 0);
-        for (&number, &start) in self.order.iter().zip(&self.starts) {
+        for &number in &self.order {
             let slice = self.get(number);
-            assert_eq!(slice.start, start, "the start of a slice");
             assert!(slice.live > 0 && slice.live <= slice.used, "live nodes of a slice");
             assert!(slice.live_bytes <= slice.used_bytes, "live bytes of a slice");
             assert_eq!(slice.pages.len(), slice.used.div_ceil(PAGE), "pages of a slice");

@@ -102,17 +102,13 @@ impl Store {
     #[inline]
     pub fn add(&mut self, hash: u32, mut node: Node, payload: &[u8]) -> u32 {
         let live = self.nodes.len();
-        let number = if self.is_keyed {
-            self.slices.for_new(node.vs, live, &mut self.arena)
-        } else {
-            self.slices.last_for_new(live, &mut self.arena)
-        };
+        // Without look-up any slice is right: the last one.
+        let vs = if self.is_keyed { node.vs } else { INF };
+        let number = self.slices.for_new(vs, live, &mut self.arena);
         let due = node.due;
         node.place = self.arena.add(&mut self.slices.get_mut(number).chunks, payload);
         let id = self.put(number, hash, node, payload.len());
-        if due < INF {
-            self.wheel.push(due, id);
-        }
+        self.wheel.push(due, id);
         id
     }
 
@@ -161,9 +157,7 @@ impl Store {
     #[inline]
     pub fn enter(&mut self, id: u32, due: i64) {
         self.nodes.get_mut(id).due = due;
-        if due < INF {
-            self.wheel.push(due, id);
-        }
+        self.wheel.push(due, id);
     }
 
     /// Like `enter`, but a node that is due then already is not entered twice.
@@ -220,8 +214,10 @@ impl Store {
     fn split(&mut self, number: u32, moved: &mut impl FnMut(&Nodes, u32, u32)) {
         let mut vs: Vec<i64> = self.ids_of(number).iter().map(|&id| self.nodes.get(id).vs).collect();
         vs.sort_unstable();
+        let place = self.slices.order().iter().position(|&other| other == number);
+        let place = place.expect("a slice in use");
+        let mut starts = vec![self.slices.starts()[place]];
         let slice = self.slices.get_mut(number);
-        let mut starts = vec![slice.start];
         let mut from = 0;
         while from + slice.full < vs.len() {
             from += slice.full;
@@ -237,8 +233,6 @@ impl Store {
             slice.full = slice.used; // try again when there are twice as many
             return;
         }
-        let place = self.slices.order().iter().position(|&other| other == number);
-        let place = place.expect("a slice in use");
         self.rebuild(place, place + 1, &starts, moved);
     }
 
@@ -256,7 +250,7 @@ impl Store {
                 (to, live, is_sparse) = (to + 1, live + slice.live, is_sparse || slice.is_sparse());
             }
             if is_sparse {
-                let start = self.slices.get(self.slices.order()[from]).start;
+                let start = self.slices.starts()[from];
                 self.rebuild(from, to, &[start], moved);
                 to = from + 1;
             }
@@ -291,9 +285,7 @@ impl Store {
         node.place = self.arena.move_to(&mut self.slices.get_mut(to).chunks, node.place);
         self.nodes.remove(id);
         let new = self.put(to, hash, node, bytes);
-        if due < INF {
-            self.wheel.push(due, new);
-        }
+        self.wheel.push(due, new);
         moved(&self.nodes, id, new);
     }
 
@@ -313,7 +305,7 @@ impl Store {
     /// Assert that every node is found by its key, and is in the wheel if and only if it has a due time.
     pub fn check(&self) {
         self.arena.check();
-        self.slices.check(&self.nodes, self.is_keyed);
+        self.slices.check(&self.nodes);
         let ids = self.nodes.ids();
         let entered = self.wheel.entries(&self.nodes);
         let due: Vec<u32> = ids.iter().copied().filter(|&id| self.nodes.get(id).due < INF).collect();
@@ -382,9 +374,7 @@ impl Live {
         }
         self.popped = popped;
         give_back(&mut self.popped);
-        if self.store.must_arrange() {
-            self.store.arrange(|_, _, _| {});
-        }
+        self.store.arrange(|_, _, _| {});
         self.store.tidy();
     }
 

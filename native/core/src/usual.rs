@@ -1,20 +1,12 @@
 //! The usual cases of R3 and R4, which are the same for both: inputs that agree on one end of each event, merged by the
 //! paper's policy. Whatever is not usual goes the general way, with the same result: `r3`, `r4`.
 
-use crate::algorithm::{Shell, show_insert};
+use crate::algorithm::Shell;
 use crate::columns::View;
-use crate::element::{INF, INSERT};
+use crate::element::INSERT;
 use crate::index::{Index, Run, Spill};
 use crate::input::Input;
 use crate::nodes::{BITS, NIL, NONE, Node};
-
-/// What a stable does with a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Visit {
-    /// Nothing is left to do: the node has left the index, or has its next due time.
-    Done,
-    Unusual,
-}
 
 impl<S: Spill> Index<S> {
     /// Merge the elements of a run from `number` on, up to the first that is not usual. Returns its number, or the
@@ -41,10 +33,7 @@ impl<S: Spill> Index<S> {
             if batch.kind(index) != INSERT || vs < order.floor || ve <= vs {
                 break;
             }
-            let mut id = run.id(number);
-            if id == NIL {
-                id = self.found(run, number, vs, batch.payload(index));
-            }
+            let id = self.found(run, number, batch);
             if id != NIL {
                 if !self.agree(id, slot, ve) {
                     break;
@@ -54,7 +43,7 @@ impl<S: Spill> Index<S> {
                 let mut node = Node::new(vs, vs);
                 (node.out, node.common, node.has) = (ve, ve, 1 << slot);
                 self.store.add(hash, node, batch.payload(index));
-                show_insert(shell, batch, &mut shown, index);
+                shell.show_inserts(batch, &mut shown, index..index + 1);
             } else {
                 break;
             }
@@ -81,22 +70,22 @@ impl<S: Spill> Index<S> {
     }
 
     /// Visit a node before stable(t) of the input in `slot`, if that is usual: the output has the end that the input
-    /// has, so nothing is emitted.
+    /// has, so nothing is emitted, and the node leaves the index or gets its next due time. False: it is not so.
     #[inline]
-    pub fn visit_usual(&mut self, max_stable: i64, id: u32, slot: usize, t: i64) -> Visit {
+    pub fn visit_usual(&mut self, max_stable: i64, id: u32, slot: usize, t: i64) -> bool {
         let node = self.store.nodes.get_mut(id);
         let end = node.out;
         let agrees = node.spill() == NIL && node.agrees(slot) && node.common == end;
         if !agrees || self.final_only || (node.vs < max_stable && end < max_stable) {
-            return Visit::Unusual;
+            return false;
         }
         if end < t {
             self.store.remove(id);
-        } else if end < INF {
+        } else {
             node.due = end;
             self.store.wheel.push(end, id);
         }
-        Visit::Done
+        true
     }
 }
 

@@ -116,7 +116,7 @@ impl Wheel {
             };
             if due < t {
                 pop(nodes, id, t, popped);
-            } else if due < INF {
+            } else {
                 self.push(due, id);
             }
         }
@@ -132,10 +132,7 @@ impl Wheel {
         if too_many || too_empty {
             *self = Wheel::new(self.now);
             for id in nodes.ids() {
-                let due = nodes.due(id);
-                if due < INF {
-                    self.push(due, id);
-                }
+                self.push(nodes.due(id), id);
             }
         }
     }
@@ -176,9 +173,12 @@ impl Wheel {
         level * SLOTS + byte(due, level)
     }
 
-    /// Enter a node that is due at `due`, which is not before `now` and below `INF`.
+    /// Enter a node that is due at `due`, which is not before `now`. One that is never due is not entered.
     #[inline]
     pub fn push(&mut self, due: i64, id: u32) {
+        if due == INF {
+            return;
+        }
         let slot = self.slot(due);
         let entry = Entry { id, low: due as u32 };
         self.count += 1;

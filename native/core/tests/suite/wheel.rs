@@ -47,16 +47,10 @@ impl Twin {
                 self.nodes.add(self.nodes.pages() as u32 - 1, within, node)
             }
         };
-        self.enter(id, due);
+        self.wheel.push(due, id);
         self.due.insert(id, due);
         self.ids.push(id);
         id
-    }
-
-    fn enter(&mut self, id: u32, due: i64) {
-        if due < INF {
-            self.wheel.push(due, id);
-        }
     }
 
     fn remove(&mut self, id: u32) {
@@ -68,7 +62,7 @@ impl Twin {
 
     fn move_to(&mut self, id: u32, due: i64) {
         self.nodes.get_mut(id).due = due;
-        self.enter(id, due);
+        self.wheel.push(due, id);
         self.due.insert(id, due);
     }
 
