@@ -47,11 +47,8 @@ class Columns:
     @property
     def payloads(self) -> list[bytes]: ...
     @property
-    def payload_bytes(self) -> int:
-        """Bytes of all payloads together."""
-    @property
-    def largest_payload(self) -> int:
-        """Bytes of the largest payload; 0 if there is none."""
+    def payload_sizes(self) -> tuple[int, int]:
+        """Bytes of all payloads together, and of the largest; 0 if there is none."""
     def __len__(self) -> int: ...
     def __eq__(self, other: object) -> bool: ...
     def elements(self) -> Iterator[Element]: ...

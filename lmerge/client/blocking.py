@@ -86,7 +86,7 @@ class Publisher:
         """Leave out events that end before ``until`` from here on; see ``AsyncPublisher.skip``."""
         self._ready()
         self._async.skip_now(until)
-        self._nudge()
+        self._loop.call_soon_threadsafe(self._async.nudge)  # a link that does not wait may have to start again
 
     def flush(self) -> None:
         """Wait until one server, and every connected server, has merged everything published so far."""
@@ -156,8 +156,8 @@ class Publisher:
             run_blocking(self._async.ready(), self._loop)
 
     def _nudge(self) -> None:
-        """Wake the loop, once for all elements that come before it runs."""
-        if not self._nudged:
+        """Wake the loop if a link waits, once for all elements that come before it runs."""
+        if not self._nudged and self._async.has_sleeping_links:
             self._nudged = True
             self._loop.call_soon_threadsafe(self._wake)
 

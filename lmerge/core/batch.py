@@ -40,6 +40,9 @@ class AnyBatch(Protocol):
     def element(self, i: int) -> Element: ...
     def rows(self, start: int = 0) -> Iterator[Row]: ...
     def counts(self, stop: int) -> tuple[int, int, int]: ...
+    @property
+    def payload_sizes(self) -> tuple[int, int]:
+        """The bytes of all payloads together, and of the largest. O(1) for columns of the native core."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,12 @@ class Batch:
         """Return the numbers of inserts, adjusts and stables among the first ``stop`` elements."""
         count = self.kinds.count
         return count(INSERT, 0, stop), count(ADJUST, 0, stop), count(STABLE, 0, stop)
+
+    @property
+    def payload_sizes(self) -> tuple[int, int]:
+        """The bytes of all payloads together, and of the largest."""
+        sizes = list(map(len, self.payloads))
+        return sum(sizes), max(sizes, default=0)
 
 
 EMPTY: Final = Batch(b"", [], [], [], [])
@@ -148,9 +157,3 @@ def element_of(row: Row) -> Element:
     if kind == ADJUST:
         return Adjust(payload, vs, vold, ve)
     return Stable(vs)
-
-
-def payload_bytes(batch: AnyBatch) -> int:
-    """Return the bytes of all payloads together. O(1) for columns of the native core."""
-    known: int | None = getattr(batch, "payload_bytes", None)
-    return sum(map(len, batch.payloads)) if known is None else known

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from lmerge.core import properties as props
-from lmerge.core.batch import EMPTY, AnyBatch, payload_bytes
+from lmerge.core.batch import EMPTY, AnyBatch
 from lmerge.core.detaching import DetachCause, InputDetached, broken_promise
 from lmerge.core.elements import INF, NEG_INF, show_time
 from lmerge.core.emitted import EmittedOutput
@@ -228,7 +228,7 @@ class Merge:
         batch = self._engine.batch_of(inp, batch)
         self._started = self._started or batch.count > 0
         if not inp.joined and self._case() < Case.R3:
-            inp.waiting_bytes += payload_bytes(batch)
+            inp.waiting_bytes += batch.payload_sizes[0]
         detached: list[InputDetached] = []
         switched: list[AlgorithmSwitched] = []
         start, end, late = 0, batch.count, inp.late

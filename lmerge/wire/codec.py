@@ -89,7 +89,7 @@ def split_batch(batch: AnyBatch, limits: BatchLimits = DEFAULT_LIMITS) -> Iterat
     if isinstance(batch, Batch):
         return _split_lists(batch, limits)
     columns = _columns(batch)
-    if columns.largest_payload > limits.payload_bytes:
+    if columns.payload_sizes[1] > limits.payload_bytes:
         sizes = map(len, columns.payloads)
         at, size = next((at, size) for at, size in enumerate(sizes) if size > limits.payload_bytes)
         raise LimitExceeded(_too_large(at, size, limits))
@@ -145,15 +145,6 @@ def _split_lists(batch: Batch, limits: BatchLimits) -> Iterator[Batch]:
 def slice_batch(batch: AnyBatch, start: int, stop: int) -> AnyBatch:
     """Return the elements of ``batch`` from index ``start`` up to, not including, ``stop``."""
     return _slice_lists(batch, start, stop) if isinstance(batch, Batch) else _columns(batch).slice(start, stop)
-
-
-def payload_sizes(batch: AnyBatch) -> tuple[int, int]:
-    """Return the bytes of all payloads together, and of the largest."""
-    if not isinstance(batch, Batch):
-        columns = _columns(batch)
-        return columns.payload_bytes, columns.largest_payload
-    sizes = list(map(len, batch.payloads))
-    return sum(sizes), max(sizes, default=0)
 
 
 def _slice_lists(batch: Batch, start: int, stop: int) -> Batch:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from lmerge.core.batch import AnyBatch, Batch
-from lmerge.wire.codec import concat_batches, decode_batch, encode_batch, payload_sizes, split_batch
+from lmerge.wire.codec import concat_batches, decode_batch, encode_batch, split_batch
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import ELEMENT_BYTES, MESSAGE_OVERHEAD_BYTES, BatchLimits
 
@@ -47,7 +47,7 @@ def groups(batches: Sequence[AnyBatch], limits: BatchLimits) -> Iterator[list[An
     group: list[AnyBatch] = []
     elements = used = 0
     for batch in batches:
-        payloads, largest = payload_sizes(batch)
+        payloads, largest = batch.payload_sizes
         size = batch.count * ELEMENT_BYTES + payloads
         if elements and (elements + batch.count > limits.elements or used + size > room):
             yield group

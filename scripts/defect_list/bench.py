@@ -40,9 +40,16 @@ DEFECTS = (
     Defect(
         "a publisher does not measure its messages",
         LINK,
-        "                linger.took(loop.time() - due_s)\n",
+        "                linger.took(ended_s - began_s)\n",
         "",
         f"{OF_PUBLISHERS}[0.003-13]",
+    ),
+    Defect(
+        "a message after a pause waits like all others",
+        LINK,
+        "                due_s = ended_s + linger.seconds\n",
+        "                due_s = ended_s + 9.0\n",
+        "tests/client/publish/test_linger.py::test_what_comes_after_a_pause_is_sent_at_once",
     ),
     Defect(
         "a wait grows without a bound",

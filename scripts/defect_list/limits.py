@@ -97,7 +97,7 @@ DEFECTS = (
     Defect(
         "bytes that wait for an input to join are not counted",
         "lmerge/core/merge.py",
-        "            inp.waiting_bytes += payload_bytes(batch)\n",
+        "            inp.waiting_bytes += batch.payload_sizes[0]\n",
         "            pass\n",
         WEIGHT_TEST + "test_what_waits_for_an_input_to_join_is_counted[python]",
     ),

@@ -224,7 +224,7 @@ DEFECTS = (
     ),
     Defect(
         "a key that was made in the same run is not looked up again",
-        SOURCE + "index.rs",
+        SOURCE + "run.rs",
         "if id == NIL && run.was_made(hash) {",
         "if false {",
         "run::a_second_event_of_a_key_in_one_run_is_found",

@@ -16,7 +16,7 @@ from lmerge.core.batch import EMPTY, AnyBatch, Batch
 from lmerge.core.elements import Adjust, Insert, Stable
 from lmerge.core.engines import selection
 from lmerge.errors import LimitExceeded, LmergeError
-from lmerge.wire.codec import encode_batch, payload_sizes, slice_batch
+from lmerge.wire.codec import encode_batch, slice_batch
 from lmerge.wire.engine_frames import frames_of
 from lmerge.wire.frames import PYTHON_FRAMES, Frames, groups
 from lmerge.wire.generated import lmerge_pb2 as pb
@@ -236,7 +236,7 @@ def test_of_columns_that_disagree_both_engines_report_the_same(engine: str, mess
 
 
 def ends_of(pieces: list[list[AnyBatch]]) -> list[tuple[int, int]]:
-    return [(sum(b.count for b in group), sum(payload_sizes(b)[0] for b in group)) for group in pieces]
+    return [(sum(b.count for b in group), sum(b.payload_sizes[0] for b in group)) for group in pieces]
 
 
 @per_engine

@@ -49,10 +49,11 @@ from lmerge.wire.frames import Frames, groups
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import BatchLimits
 
-# How long a lone element waits for others: too short to be noticed, and it makes messages 10-100 times rarer.
-LINGER_S: Final = 0.002
-# The wait where the process is late anyway: see ``linger``.
-LINGER_MAX_S: Final = 0.010
+# How long after a message the next one is made: too short to be noticed, and it makes messages 10-100 times rarer. One
+# after a pause is sent at once.
+APART_S: Final = 0.002
+# The distance where the process is late anyway: see ``linger``.
+APART_MAX_S: Final = 0.010
 # At this size a message is sent without a wait: it costs little more than its elements.
 ENOUGH_BYTES: Final = 64 * 2**10
 # What one message holds at most: large enough to amortise gRPC, small enough for the server's turns.
@@ -167,6 +168,7 @@ class PublisherLink:
         self._outage = ServerOutage(str(identity), target, report_after_s)
         self._limits = BATCH_LIMITS
         self._wake = asyncio.Event()  # there may be something to send
+        self._sleeps = False  # the writer waits for ``_wake``
         self._start_again = asyncio.Event()  # the connection must start again
         self._reconnects_at_once = False
         self._in_flight: deque[tuple[int, int]] = deque()  # (sequence, published)
@@ -174,6 +176,11 @@ class PublisherLink:
         self._committed = 0  # the last sequence that was a commit, until it is acked
         self._may_commit = False
         self._trust = Trust()
+
+    @property
+    def sleeps(self) -> bool:
+        """Whether elements that are put now need a ``nudge``. Any thread may read it, after it has put them."""
+        return self._sleeps
 
     def nudge(self) -> None:
         """Wake the writer: there may be something to send, or to do."""
@@ -308,24 +315,32 @@ class PublisherLink:
         """Send what waits, then leave if the publisher closes."""
         await self._send(call, prelude)
         loop = asyncio.get_running_loop()
-        linger = Linger(LINGER_S, LINGER_MAX_S)
+        linger = Linger(APART_S, APART_MAX_S)
+        due_s = loop.time()
         while True:
-            due_s = loop.time()
             if self.lane.waiting_bytes < ENOUGH_BYTES and not self._owner.is_closing:
-                due_s += linger.seconds
-                await asyncio.sleep(linger.seconds)
+                await asyncio.sleep(due_s - loop.time())
+            began_s = max(due_s, loop.time())
             taken = self.lane.take()
             self._owner.moved()  # there is room
             if taken is not None:
                 await self._send(call, taken)
-                linger.took(loop.time() - due_s)
+                ended_s = loop.time()
+                linger.took(ended_s - began_s)
+                due_s = ended_s + linger.seconds
             elif self._owner.is_closing:
                 await call.write(pb.PublishRequest(leave=pb.PublishRequest.Leave()).SerializeToString())
                 await call.done_writing()
                 return
-            self._wake.clear()
-            if not self.lane.waits and not self._owner.is_closing:
-                await self._wake.wait()
+            await self._more()
+
+    async def _more(self) -> None:
+        """Wait until there may be something to send."""
+        self._wake.clear()
+        self._sleeps = True  # before ``waits`` is read: what is put later is followed by a nudge
+        if not self.lane.waits and not self._owner.is_closing:
+            await self._wake.wait()
+        self._sleeps = False
 
     async def _send(self, call: Any, taken: Taken) -> None:
         steps = list(self._steps(taken.items))

@@ -21,14 +21,16 @@ also checks each element, so that an element that is illegal on every server is 
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, insort
 from typing import Final
 
 from lmerge.core import violations
 from lmerge.core.batch import AnyBatch, Batch, BatchBuilder, Row
 from lmerge.core.calendar import Calendar, Node
-from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF, show_time
+from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF, STABLE, show_time
 from lmerge.core.engines import selection
+from lmerge.errors import InvalidBatch
 
 
 class LiveEvents:
@@ -72,8 +74,9 @@ class LiveEvents:
             self._forget()
 
     def own(self, batch: AnyBatch) -> AnyBatch:
-        """Return the batch in this engine's own form."""
+        """Return the batch in this engine's own form. Raises InvalidBatch for columns that could not be sent."""
         if isinstance(batch, Batch):
+            check_columns(batch)
             return batch
         builder = BatchBuilder()
         builder.extend(batch)
@@ -160,3 +163,23 @@ class LiveEvents:
 def describe_ends(ends: list[int] | None) -> str:
     """Return the part of an error message that lists the publisher's events in place of the one that was adjusted."""
     return f"ends {', '.join(map(show_time, ends))}" if ends else "no event"
+
+
+def check_columns(batch: Batch) -> None:
+    """Raise InvalidBatch for columns that could not be sent: one pass per column."""
+    for name, column in (("vs", batch.vs), ("ve", batch.ve), ("vold", batch.vold)):
+        try:
+            array("q", column)
+        except (OverflowError, TypeError) as problem:
+            raise InvalidBatch(f"cannot publish a batch: column {name} is not one of 64-bit times") from problem
+        _check_length(name, len(column), batch.count)
+    _check_length("payloads", len(batch.payloads), batch.count)
+    if not set(map(type, batch.payloads)) <= {bytes}:
+        raise InvalidBatch("cannot publish a batch: column payloads is not one of bytes")
+    if batch.kinds and max(batch.kinds) > STABLE:
+        raise InvalidBatch(f"cannot publish a batch: column kinds has the unknown kind {max(batch.kinds)}")
+
+
+def _check_length(name: str, length: int, count: int) -> None:
+    if length != count:
+        raise InvalidBatch(f"cannot publish a batch: column {name} has {length} elements where kinds has {count}")

@@ -8,11 +8,12 @@ from __future__ import annotations
 from typing import Final
 
 from lmerge._native import Columns, Tdb
-from lmerge.client.publish.live_events import describe_ends
-from lmerge.core.batch import AnyBatch, Row
+from lmerge.client.publish.live_events import check_columns, describe_ends
+from lmerge.core.batch import AnyBatch, Batch, Row
 from lmerge.core.elements import NEG_INF
 from lmerge.core.engines import selection
 from lmerge.core.engines.native_engine import columns_of, violation_of
+from lmerge.errors import InvalidBatch
 
 
 class NativeLiveEvents:
@@ -52,7 +53,12 @@ class NativeLiveEvents:
 
     def own(self, batch: AnyBatch) -> AnyBatch:
         """Return the batch in this engine's own form. Raises InvalidBatch if it has none."""
-        return columns_of(self.name, batch)
+        try:
+            return columns_of(self.name, batch)
+        except InvalidBatch:
+            if isinstance(batch, Batch):
+                check_columns(batch)  # names the column
+            raise
 
     def apply_batch(self, batch: AnyBatch) -> None:
         """Apply a batch. On InputViolation the elements before the offender, ``index``, have been applied."""

@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import operator
 import threading
-from array import array
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,7 +37,7 @@ from lmerge.client.publish.engine_live_events import live_events
 from lmerge.core.batch import AnyBatch, Batch, BatchBuilder, Row
 from lmerge.core.elements import INF, NEG_INF, STABLE, show_payload, show_time
 from lmerge.errors import InputViolation, InvalidBatch, LimitExceeded, UsageError
-from lmerge.wire.codec import payload_sizes, slice_batch
+from lmerge.wire.codec import slice_batch
 from lmerge.wire.limits import PAYLOAD_BYTES
 
 # Bytes that may wait before the publisher must: enough to last through a reconnect, few enough to show a slow server.
@@ -142,7 +141,7 @@ class Lane:
             self.is_up, self.acked = True, 0
             prelude = outbox.live.prelude()
             self._prelude_bytes = outbox.total_bytes
-            self._allowance = prelude.count * ROW_BYTES + payload_sizes(prelude)[0]
+            self._allowance = prelude.count * ROW_BYTES + prelude.payload_sizes[0]
             return Taken([prelude], outbox.published)
 
     def take(self) -> Taken | None:
@@ -366,10 +365,8 @@ class Outbox:
 
     def _checked_batch(self, batch: AnyBatch) -> AnyBatch:
         """Return the batch in the live table's form. Raises InvalidBatch, LimitExceeded."""
-        if isinstance(batch, Batch):
-            _check_columns(batch)
         batch = self.live.own(batch)
-        if payload_sizes(batch)[1] > self.payload_bytes_max:
+        if batch.payload_sizes[1] > self.payload_bytes_max:
             for index, payload in enumerate(batch.payloads):
                 self._check_payload(payload, index)
         return batch
@@ -402,12 +399,12 @@ class Outbox:
     def _put(self, batches: Sequence[AnyBatch]) -> None:
         for batch in batches:
             if batch.count:
-                self._count(batch.count, payload_sizes(batch)[0])
+                self._count(batch.count, batch.payload_sizes[0])
                 self._enqueue(batch)
 
     def _put_staged(self, staged: Staged, batches: Sequence[AnyBatch], last: Sequence[AnyBatch]) -> None:
         elements = sum(batch.count for batch in batches)
-        payload_bytes = sum(payload_sizes(batch)[0] for batch in batches)
+        payload_bytes = sum(batch.payload_sizes[0] for batch in batches)
         self._count(elements + len(last), payload_bytes)
         self._enqueue(StagedBatches(staged, tuple(batches), last[0] if last else None, elements, payload_bytes))
 
@@ -433,23 +430,3 @@ def _as_int(t: Any, payload: bytes) -> int:
         return operator.index(t)
     except TypeError:
         raise InvalidBatch(f"cannot publish {show_payload(payload)}: {t!r:.64} is not a time") from None
-
-
-def _check_columns(batch: Batch) -> None:
-    """Raise InvalidBatch for columns that could not be sent: one pass per column."""
-    for name, column in (("vs", batch.vs), ("ve", batch.ve), ("vold", batch.vold)):
-        try:
-            array("q", column)
-        except (OverflowError, TypeError) as problem:
-            raise InvalidBatch(f"cannot publish a batch: column {name} is not one of 64-bit times") from problem
-        _check_length(name, len(column), batch.count)
-    _check_length("payloads", len(batch.payloads), batch.count)
-    if not set(map(type, batch.payloads)) <= {bytes}:
-        raise InvalidBatch("cannot publish a batch: column payloads is not one of bytes")
-    if batch.kinds and max(batch.kinds) > STABLE:
-        raise InvalidBatch(f"cannot publish a batch: column kinds has the unknown kind {max(batch.kinds)}")
-
-
-def _check_length(name: str, length: int, count: int) -> None:
-    if length != count:
-        raise InvalidBatch(f"cannot publish a batch: column {name} has {length} elements where kinds has {count}")

@@ -267,6 +267,11 @@ class AsyncPublisher:
         if self.outbox.is_full:
             await self._wait_until(lambda: self.outbox.has_room)
 
+    @property
+    def has_sleeping_links(self) -> bool:
+        """Whether elements that have been put need a ``nudge``: a link waits for them. Any thread may call it."""
+        return any(link.sleeps for link in self.links)
+
     def nudge(self) -> None:
         """Wake the links: there may be something to send."""
         for link in self.links:

@@ -43,7 +43,6 @@ from lmerge.core.policy import Show, parse_policy
 from lmerge.core.resume import OutputReplay, resumed
 from lmerge.core.tdb import Tdb
 from lmerge.errors import InputViolation
-from lmerge.wire.codec import payload_sizes
 
 # Gaps that are kept one by one: some 100 KB, more than a person examines, and each was reported when it arose.
 GAPS_MAX: Final = 1000
@@ -93,7 +92,7 @@ class FollowedSource:
 
     def keep(self, batch: AnyBatch) -> None:
         self.kept.append(batch)
-        self.kept_bytes += payload_sizes(batch)[0] + 32 * batch.count
+        self.kept_bytes += batch.payload_sizes[0] + 32 * batch.count
 
     def release(self) -> list[AnyBatch]:
         kept, self.kept, self.kept_bytes = self.kept, [], 0

@@ -198,7 +198,4 @@ def _difference(event: Event, times: Mapping[str, int]) -> Difference:
 
 
 def _size(batch: AnyBatch) -> int:
-    payload_bytes = getattr(batch, "payload_bytes", None)
-    if payload_bytes is None:
-        payload_bytes = sum(map(len, batch.payloads))
-    return int(payload_bytes) + _ELEMENT_BYTES * batch.count
+    return batch.payload_sizes[0] + _ELEMENT_BYTES * batch.count

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from lmerge.core.batch import payload_bytes
 from lmerge.core.elements import show_time
 from lmerge.core.engines.selection import NATIVE, PYTHON, best
 from lmerge.core.inputs import InputRole
@@ -47,7 +46,7 @@ class RowCheck:
         """Whether the check of these batches belongs in a thread."""
         if schema is None:
             return False
-        return sum(payload_bytes(work.batch) for work, _ in works) > LOOP_BYTES_MAX[self._engine]
+        return sum(work.batch.payload_sizes[0] for work, _ in works) > LOOP_BYTES_MAX[self._engine]
 
     def sift(self, schema: pb.Schema | None, works: list[tuple[Work, Attached]]) -> SiftedWork:
         """Separate the work that may be merged from the sessions to end.

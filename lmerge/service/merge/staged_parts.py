@@ -29,7 +29,6 @@ from lmerge.core.batch import AnyBatch
 from lmerge.core.engines.selection import PYTHON
 from lmerge.errors import LimitExceeded, Unavailable
 from lmerge.service.settings import Settings
-from lmerge.wire.codec import payload_sizes
 
 # What a part, and a message of it, count beside the bytes that came, so that empty ones are not free.
 PART_BYTES: Final = 1024
@@ -284,7 +283,7 @@ class ArrivingPart:
         self._hold(cost)
         part.batches.append((batch, wire_bytes))
         part.elements += batch.count
-        part.payload_bytes += payload_sizes(batch)[0]
+        part.payload_bytes += batch.payload_sizes[0]
 
     def finish(self, now_s: float) -> StagedPart:
         """Add the part to the staged ones: all of it has come."""

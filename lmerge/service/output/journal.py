@@ -19,7 +19,6 @@ from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import NEG_INF
 from lmerge.service.output.fanout import Message
 from lmerge.service.output.transaction import Changes, NewSegment
-from lmerge.wire.codec import payload_sizes
 from lmerge.wire.limits import ELEMENT_BYTES
 
 # A segment grows to this many times its snapshot. This bounds what snapshots cost, as a share of the output.
@@ -104,7 +103,7 @@ class Journal:
 
     def begin(self, live: AnyBatch, stable_point: int, complete_from: int) -> None:
         """Begin a segment. ``live``: the live events, then ``stable_point`` if there is one."""
-        payloads, _ = payload_sizes(live)
+        payloads, _ = live.payload_sizes
         size = live.count * ELEMENT_BYTES + payloads
         self._unkept = 0
         if size > self._retain_bytes and self._changes is None:  # a store takes it: a restart begins from it

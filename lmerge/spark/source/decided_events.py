@@ -34,7 +34,6 @@ from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import ADJUST, INF, NEG_INF, STABLE
 from lmerge.core.engines import selection
 from lmerge.errors import InvalidBatch
-from lmerge.wire.codec import payload_sizes
 from lmerge.wire.engine_frames import frames_of
 from lmerge.wire.generated import lmerge_pb2 as pb
 
@@ -87,7 +86,7 @@ class DecidedEvents:
         self.stable_point = max(self.stable_point, last_stable(batch))
         self._unread.append(batch)
         self._unread_count += batch.count
-        self._unread_bytes += payload_sizes(batch)[0] + 24 * batch.count
+        self._unread_bytes += batch.payload_sizes[0] + 24 * batch.count
         if self._unread_count >= _UNREAD_MAX or self._unread_bytes >= _UNREAD_BYTES_MAX:
             self._read()
 

@@ -19,7 +19,6 @@ from lmerge.spark.frames import from_frame
 from lmerge.spark.spool.files import SpoolFiles
 from lmerge.spark.spool.layout import number_of, part_name
 from lmerge.spark.spool.manifest import SpoolPart, sample
-from lmerge.wire.codec import payload_sizes
 from lmerge.wire.engine_frames import frames_of
 from lmerge.wire.frames import groups
 from lmerge.wire.limits import BatchLimits
@@ -144,7 +143,7 @@ def _collected(batches: Iterable[AnyBatch]) -> Iterator[list[AnyBatch]]:
             continue
         collected.append(batch)
         elements += batch.count
-        used += payload_sizes(batch)[0]
+        used += batch.payload_sizes[0]
         if elements >= MESSAGE_LIMITS.elements or used >= COLLECTED_BYTES:
             yield collected
             collected, elements, used = [], 0, 0

@@ -3,8 +3,9 @@
 
 use std::ops::Range;
 
-use crate::columns::{Columns, Indices, View};
+use crate::columns::{Columns, View};
 use crate::element::{ADJUST, INF, INSERT, NEG_INF};
+use crate::indices::Indices;
 use crate::input::Inputs;
 use crate::policy::{Closing, Policy};
 use crate::store::Live;

@@ -22,60 +22,6 @@ pub struct View<'a> {
     payloads: &'a [u8],
 }
 
-/// Indices of elements: of all from a start on, or of those that belong to one shard.
-#[derive(Clone, Debug)]
-pub struct Indices<'a> {
-    next: usize,
-    stop: usize,
-    shard: Option<(&'a [u8], u8)>,
-}
-
-impl<'a> Indices<'a> {
-    pub fn all(start: usize, stop: usize) -> Indices<'a> {
-        Indices {
-            next: start,
-            stop,
-            shard: None,
-        }
-    }
-
-    /// The indices in `start..stop` whose entry in `shards` is `shard`.
-    pub fn of_shard(start: usize, stop: usize, shards: &'a [u8], shard: u8) -> Indices<'a> {
-        Indices {
-            next: start,
-            stop,
-            shard: Some((shards, shard)),
-        }
-    }
-
-    /// One more than the last index, if none is left out.
-    pub fn whole(&self) -> Option<usize> {
-        self.shard.is_none().then_some(self.stop)
-    }
-
-    /// Leave out the indices below `next`.
-    pub fn skip_to(&mut self, next: usize) {
-        self.next = self.next.max(next);
-    }
-}
-
-impl Iterator for Indices<'_> {
-    type Item = usize;
-
-    #[inline]
-    fn next(&mut self) -> Option<usize> {
-        while self.next < self.stop {
-            let at = self.next;
-            self.next += 1;
-            match self.shard {
-                Some((shards, shard)) if shards[at] != shard => {}
-                _ => return Some(at),
-            }
-        }
-        None
-    }
-}
-
 /// The columns of one message before they are checked. Shapes: n kinds, 8n, 8n, 8n, 4n bytes, concatenated payloads.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Raw<'a> {
@@ -251,6 +197,17 @@ impl<'a> View<'a> {
         } else {
             self.end(at) - self.first
         }
+    }
+
+    /// Bytes of the largest payload.
+    pub fn largest_payload(&self) -> usize {
+        let (mut start, mut largest) = (self.first as u32, 0);
+        for end in self.ends {
+            let end = u32::from_le_bytes(*end);
+            largest = largest.max(end - start);
+            start = end;
+        }
+        largest as usize
     }
 
     /// Bytes of all payloads together.

@@ -13,7 +13,27 @@ use crate::columns::View;
 use crate::element::{ADJUST, INF, INSERT, NEG_INF};
 
 /// The name of the hash. Digests of different hashes cannot be compared.
-pub const HASH: &str = "xxh3";
+pub const HASH: &str = "xxh3-times";
+
+/// The bits of a number, each of them changed by each other one: the last steps of SplitMix64, a bijection.
+#[inline]
+fn scramble(mut bits: u64) -> u64 {
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}
+
+/// The hash of an event, from that of its payload: so a payload is read once, where it lies, for both its ends.
+///
+/// Nothing of it is a sum of what the payload gives and what the times give. Otherwise two events that exchange their
+/// ends would leave the sum of a digest as it was.
+#[inline]
+fn event_hash(payload: u128, vs: i64, end: i64) -> u128 {
+    let times = scramble(scramble(vs as u64).wrapping_add(end as u64));
+    let low = scramble(payload as u64 ^ times);
+    let high = scramble((payload >> 64) as u64 ^ times.rotate_left(32) ^ low);
+    u128::from(low ^ high.rotate_left(17)) | u128::from(high) << 64
+}
 
 /// Events of one interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -117,7 +137,6 @@ pub struct Digests {
     open_max: usize,
     overflowed: bool,
     stable_point: i64,
-    scratch: Vec<u8>,
 }
 
 impl Digests {
@@ -129,7 +148,6 @@ impl Digests {
             open_max,
             overflowed: false,
             stable_point: NEG_INF,
-            scratch: Vec::new(),
         }
     }
 
@@ -210,28 +228,20 @@ impl Digests {
         if was && is && vold == ve {
             return;
         }
-        // The hash is of Vs, payload and Ve in this order, so that the end alone changes from one to the next.
-        self.scratch.clear();
-        self.scratch.extend_from_slice(&vs.to_le_bytes());
-        self.scratch.extend_from_slice(payload);
+        let payload = xxh3_128(payload);
         if let Some(grid) = &mut self.starts
             && was != is
             && (kind == INSERT || was)
         {
-            let hash = xxh3_128(&self.scratch);
+            let hash = event_hash(payload, vs, vs);
             let sum = grid.of(vs);
             if is { sum.add(hash) } else { sum.subtract(hash) }
         }
-        let body = self.scratch.len();
-        self.scratch.extend_from_slice(&ve.to_le_bytes());
         if is {
-            let hash = xxh3_128(&self.scratch);
-            self.ends.of(ve).add(hash);
+            self.ends.of(ve).add(event_hash(payload, vs, ve));
         }
         if was {
-            self.scratch[body..].copy_from_slice(&vold.to_le_bytes());
-            let hash = xxh3_128(&self.scratch);
-            self.ends.of(vold).subtract(hash);
+            self.ends.of(vold).subtract(event_hash(payload, vs, vold));
         }
     }
 

@@ -8,12 +8,13 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::algorithm::{Algorithm, Checked, Shell, observe, stable};
-use crate::columns::{Indices, View};
+use crate::algorithm::{Checked, Shell};
+use crate::columns::View;
 use crate::element::{ADJUST, INF, INSERT};
 use crate::nodes::{NIL, NONE, Node};
 use crate::policy::{Leader, Show};
-use crate::retired::{Retired, clean, sweep};
+use crate::retired::{Retired, clean};
+use crate::run::Run;
 use crate::store::Store;
 
 /// Tables and lists up to this many entries keep their memory.
@@ -33,63 +34,6 @@ pub struct Row {
     ve: i64,
     vold: i64,
     id: u32,
-}
-
-/// Elements between two stables, each with the node of its key. They are looked up together, so that the cache misses
-/// overlap. Only stables remove nodes, so the nodes found stay valid.
-#[derive(Debug)]
-pub struct Run {
-    len: usize,
-    at: [usize; RUN],
-    hash: [u32; RUN],
-    id: [u32; RUN],
-    /// A bit set of parts of the hashes of the nodes made since the look-up.
-    made: [u64; MADE],
-}
-
-/// More than the cache misses that a core can have in flight, so that each step of a look-up fills them.
-const RUN: usize = 128;
-/// Words of the bit set, with several bits for each element.
-const MADE: usize = 8;
-
-impl Run {
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// The index and the hash of an element.
-    #[inline]
-    pub fn element(&self, number: usize) -> (usize, u32) {
-        (self.at[number], self.hash[number])
-    }
-
-    /// Whether a node may have been made for a key with this hash.
-    #[inline]
-    fn was_made(&self, hash: u32) -> bool {
-        self.made[hash as usize / 64 % MADE] >> (hash % 64) & 1 == 1
-    }
-
-    /// Note that a node was made for a key with this hash.
-    #[inline]
-    pub fn note_made(&mut self, hash: u32) {
-        self.made[hash as usize / 64 % MADE] |= 1 << (hash % 64);
-    }
-}
-
-impl Default for Run {
-    fn default() -> Run {
-        Run {
-            len: 0,
-            at: [0; RUN],
-            hash: [0; RUN],
-            id: [NIL; RUN],
-            made: [0; MADE],
-        }
-    }
 }
 
 /// The part of R3 and R4 above the entries of a node.
@@ -142,37 +86,6 @@ impl<S: Spill> Index<S> {
     #[inline]
     pub fn find(&self, hash: u32, vs: i64, payload: &[u8]) -> u32 {
         self.store.find(hash, vs, payload)
-    }
-
-    /// Look up the next elements: up to the next stable, or as many as a run takes. Returns the index of that stable.
-    #[inline]
-    pub fn look_up(&self, batch: &View<'_>, indices: &mut Indices<'_>, run: &mut Run) -> Option<usize> {
-        (run.len, run.made) = (0, [0; MADE]);
-        let mut stable = None;
-        while run.len < RUN {
-            let Some(at) = indices.next() else { break };
-            if batch.kind(at) > ADJUST {
-                stable = Some(at);
-                break;
-            }
-            run.at[run.len] = at;
-            run.len += 1;
-        }
-        let Run { at, hash, id, len, .. } = run;
-        self.store
-            .find_all(batch, &at[..*len], &mut hash[..*len], &mut id[..*len]);
-        stable
-    }
-
-    /// The node of an element of a run, or NIL.
-    #[inline]
-    pub fn found(&self, run: &Run, number: usize, batch: &View<'_>) -> u32 {
-        let (id, (at, hash)) = (run.id[number], run.element(number));
-        if id == NIL && run.was_made(hash) {
-            self.find(hash, batch.vs(at), batch.payload(at))
-        } else {
-            id
-        }
     }
 
     /// Add a new node, unfrozen: due at its Vs.
@@ -497,40 +410,6 @@ pub trait Indexed {
     fn witness(&self, shell: &Shell, id: u32, latest: i64) -> Option<usize> {
         furthest(shell, |slot| self.has_live_entry(id, slot, shell.max_stable, latest))
     }
-}
-
-/// Merge the elements at `indices`, all of one input, in runs between stables.
-pub fn apply_runs<A: Algorithm + Indexed>(
-    algorithm: &mut A,
-    shell: &mut Shell,
-    slot: usize,
-    batch: &View<'_>,
-    mut indices: Indices<'_>,
-) -> Checked {
-    if shell.inputs.get(slot).observes {
-        return observe(algorithm, shell, slot, batch, indices);
-    }
-    let mut run = Run::default();
-    loop {
-        algorithm.index().arrange();
-        let next_stable = algorithm.index().look_up(batch, &mut indices, &mut run);
-        let mut number = 0;
-        loop {
-            number = algorithm.index().merge_usual(shell, slot, batch, &mut run, number);
-            if number == run.len() {
-                break;
-            }
-            algorithm.merge(shell, slot, batch, &mut run, number)?;
-            number += 1;
-        }
-        match next_stable {
-            Some(index) => stable(algorithm, shell, slot, batch, index)?,
-            None if run.is_empty() => break,
-            None => {}
-        }
-    }
-    sweep(algorithm, batch.len());
-    Ok(())
 }
 
 /// The input that counts and `fits` with the largest stable point; of equals the longest attached.

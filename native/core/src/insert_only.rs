@@ -3,8 +3,9 @@
 use std::ops::Range;
 
 use crate::algorithm::{Algorithm, Checked, Shell, check_shell, observe, stable};
-use crate::columns::{Indices, View};
+use crate::columns::View;
 use crate::element::{ADJUST, Element, INSERT, NEG_INF};
+use crate::indices::Indices;
 use crate::input::{ElementsAtVs, Input};
 use crate::payloads::Payloads;
 use crate::ties::{Slot, Step};

@@ -6,12 +6,12 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | `element`, `columns` | elements, and batches of them as the wire's columns |
+//! | `element`, `columns`, `indices` | elements, batches of them as the wire's columns, and parts of batches |
 //! | `policy`, `input`, `delivered`, `violation` | small values; what an input has delivered |
 //! | `algorithm` | what all algorithms share: when a stable point moves the output |
 //! | `insert_only`, `ties`, `r3`, `r4`, `in3t`, `ends`, `switch` | the algorithms, and from one to another |
 //! | `arena`, `nodes`, `slices` | payloads; nodes; both divided by Vs, with tables of keys |
-//! | `wheel`, `store`, `index` | due times; all of these together; with the entries of inputs |
+//! | `wheel`, `store`, `index`, `run` | due times; all of these together; with the entries of inputs; look-ups |
 //! | `usual` | what R3 and R4 do while inputs agree |
 //! | `following` | which inputs the output follows, by the policy |
 //! | `r3minus`, `cleanse` | the algorithms that the paper compares R3 with |
@@ -33,6 +33,7 @@ pub mod ends;
 pub mod following;
 pub mod in3t;
 pub mod index;
+pub mod indices;
 pub mod input;
 pub mod insert_only;
 pub mod limit;
@@ -45,6 +46,7 @@ pub mod r3;
 pub mod r3minus;
 pub mod r4;
 pub mod retired;
+pub mod run;
 pub mod sharded;
 pub mod slices;
 pub mod state;

@@ -5,11 +5,12 @@
 //! same order give the same output.
 
 use crate::algorithm::{self, Algorithm, Checked, Shell};
-use crate::columns::{Columns, Indices, View};
+use crate::columns::{Columns, View};
 use crate::delivered::Delivered;
 use crate::element::NEG_INF;
 use crate::in3t::At;
 use crate::index::Indexed;
+use crate::indices::Indices;
 use crate::input::{Demands, Input};
 use crate::insert_only::{InsertOnly, Ties};
 use crate::nodes::{NIL, NONE};

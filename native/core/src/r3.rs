@@ -2,13 +2,15 @@
 //! maps the lines of the listing to the code.
 
 use crate::algorithm::{Algorithm, Checked, Shell, check_shell};
-use crate::columns::{Indices, View};
+use crate::columns::View;
 use crate::element::{INF, INSERT};
 use crate::following::{follows, quorum, should_show};
-use crate::index::{Index, Indexed, Run, Spill, apply_runs, furthest};
+use crate::index::{Index, Indexed, Spill, furthest};
+use crate::indices::Indices;
 use crate::nodes::{BITS, NIL, NONE};
 use crate::policy::{Leader, Show};
 use crate::retired::retire;
+use crate::run::{Run, apply_runs};
 use crate::state::EndRow;
 use crate::violation::{Code, Violation};
 

@@ -7,8 +7,9 @@
 use std::collections::BTreeMap;
 
 use crate::algorithm::{Algorithm, Checked, Shell, check_shell, observe, stable};
-use crate::columns::{Indices, View};
+use crate::columns::View;
 use crate::element::{ADJUST, INSERT};
+use crate::indices::Indices;
 use crate::violation::{Code, Violation};
 
 /// Vs and payload.

@@ -2,15 +2,17 @@
 //! the choices that the paper leaves open.
 
 use crate::algorithm::{Algorithm, Checked, Shell, check_shell};
-use crate::columns::{Indices, View};
+use crate::columns::View;
 use crate::element::{INF, INSERT, NEG_INF};
 use crate::ends::{by, drop_doubtful, exceeds, from, minus, put, take};
 use crate::following::{follows, quorum, should_show};
 use crate::in3t::{At, Lists};
-use crate::index::{Index, Indexed, Run, apply_runs, furthest};
+use crate::index::{Index, Indexed, furthest};
+use crate::indices::Indices;
 use crate::nodes::{BITS, NIL};
 use crate::policy::{Leader, Show};
 use crate::retired::retire;
+use crate::run::{Run, apply_runs};
 use crate::state::EndRow;
 use crate::violation::{Code, Violation};
 

@@ -20,8 +20,9 @@ use rayon::prelude::*;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::algorithm::Shell;
-use crate::columns::{Columns, Indices, View};
+use crate::columns::{Columns, View};
 use crate::element::{ADJUST, INSERT, NEG_INF, STABLE};
+use crate::indices::Indices;
 use crate::input::{Demands, Input};
 use crate::merge::{Kind, Merge, Taken};
 use crate::node_block::block;

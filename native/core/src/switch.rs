@@ -2,9 +2,10 @@
 //! `lmerge/core/switch.py`.
 
 use crate::algorithm::{Algorithm, Shell};
-use crate::columns::{Columns, Indices};
+use crate::columns::Columns;
 use crate::element::NEG_INF;
 use crate::in3t::At;
+use crate::indices::Indices;
 use crate::input::{ElementsAtVs, Input, in_order};
 use crate::insert_only::{InsertOnly, Ties};
 use crate::merge::Running;

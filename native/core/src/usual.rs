@@ -4,9 +4,10 @@
 use crate::algorithm::Shell;
 use crate::columns::View;
 use crate::element::INSERT;
-use crate::index::{Index, Run, Spill};
+use crate::index::{Index, Spill};
 use crate::input::Input;
 use crate::nodes::{BITS, NIL, NONE, Node};
+use crate::run::Run;
 
 impl<S: Spill> Index<S> {
     /// Merge the elements of a run from `number` on, up to the first that is not usual. Returns its number, or the

@@ -1,6 +1,6 @@
 //! Batches: the received bytes of the wire, or columns that the core wrote.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use lmerge_core::columns as core;
@@ -49,15 +49,21 @@ pub struct Columns {
     buffers: Arc<Buffers>,
     start: usize,
     stop: usize,
+    largest_payload: OnceLock<usize>,
 }
 
 impl Columns {
     pub fn written(columns: core::Columns) -> Columns {
         let stop = columns.len();
+        Columns::new(Arc::new(Buffers::Written(columns)), 0, stop)
+    }
+
+    fn new(buffers: Arc<Buffers>, start: usize, stop: usize) -> Columns {
         Columns {
-            buffers: Arc::new(Buffers::Written(columns)),
-            start: 0,
+            buffers,
+            start,
             stop,
+            largest_payload: OnceLock::new(),
         }
     }
 
@@ -74,11 +80,7 @@ impl Columns {
             return Err(error);
         }
         let stop = batch.kinds.len();
-        Ok(Columns {
-            buffers: Arc::new(Buffers::Wire(batch)),
-            start: 0,
-            stop,
-        })
+        Ok(Columns::new(Arc::new(Buffers::Wire(batch)), 0, stop))
     }
 
     pub fn view(&self) -> View<'_> {
@@ -96,11 +98,7 @@ impl Columns {
     }
 
     fn part(&self, start: usize, stop: usize) -> Columns {
-        Columns {
-            buffers: Arc::clone(&self.buffers),
-            start: self.start + start,
-            stop: self.start + stop,
-        }
+        Columns::new(Arc::clone(&self.buffers), self.start + start, self.start + stop)
     }
 
     fn row<'py>(&self, py: Python<'py>, at: usize) -> PyResult<Bound<'py, PyTuple>> {
@@ -135,8 +133,15 @@ impl Held for Kept {
 impl Columns {
     #[staticmethod]
     fn of(batch: &Bound<'_, PyAny>) -> PyResult<Columns> {
-        let column = |name: &str| -> PyResult<Vec<i64>> { batch.getattr(name)?.extract() };
-        let kinds: Vec<u8> = batch.getattr("kinds")?.cast::<PyBytes>()?.as_bytes().to_vec();
+        let column = |name: &str| -> PyResult<Vec<i64>> {
+            let column = batch.getattr(name)?;
+            match column.cast::<PyList>() {
+                Ok(list) => list.iter().map(|time| time.extract()).collect(),
+                Err(_) => column.extract(),
+            }
+        };
+        let kinds = batch.getattr("kinds")?;
+        let kinds = kinds.cast::<PyBytes>()?.as_bytes();
         let (vs, ve, vold) = (column("vs")?, column("ve")?, column("vold")?);
         let payloads = batch.getattr("payloads")?;
         let payloads = payloads.cast::<PyList>()?;
@@ -225,14 +230,10 @@ impl Columns {
     }
 
     #[getter]
-    fn payload_bytes(&self) -> usize {
-        self.view().payload_bytes()
-    }
-
-    #[getter]
-    fn largest_payload(&self) -> usize {
+    fn payload_sizes(&self) -> (usize, usize) {
         let view = self.view();
-        (0..view.len()).map(|at| view.payload(at).len()).max().unwrap_or(0)
+        let largest = self.largest_payload.get_or_init(|| view.largest_payload());
+        (view.payload_bytes(), *largest)
     }
 
     fn __len__(&self) -> usize {

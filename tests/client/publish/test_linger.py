@@ -22,6 +22,7 @@ class SlowCall:
 
     def __init__(self, write_s: float) -> None:
         self.batches = 0
+        self.written_s: list[float] = []  # when each batch began to be written
         self._write_s = write_s
         self._answers: asyncio.Queue[Any] = asyncio.Queue()
 
@@ -34,6 +35,7 @@ class SlowCall:
             self._answers.put_nowait(pb.PublishResponse(ack=pb.PublishResponse.Ack(sequence=self.batches)))
         else:
             self.batches += 1
+            self.written_s.append(asyncio.get_running_loop().time())
             await later(self._write_s)
 
     async def read(self) -> Any:
@@ -79,3 +81,20 @@ async def messages(write_s: float) -> int:
 def test_messages_are_rarer_where_each_takes_long(write_s: float, apart_ms: int) -> None:
     """Each is apart from the next by the linger, at most ten milliseconds, and by what writing takes."""
     assert run_virtual(messages(write_s)) == pytest.approx(ELEMENTS / apart_ms, rel=0.15)
+
+
+async def delays(pause_s: float) -> list[float]:
+    """Return how long each of some elements, ``pause_s`` apart, waits until it is written."""
+    connector = Slow(0.0)
+    published_s = []
+    async with AsyncPublisher("h:1", "flights", "a", security=connector) as publisher:
+        for at in range(5):
+            await later(pause_s)
+            published_s.append(asyncio.get_running_loop().time())
+            await publisher.insert(b"%d" % at, at, at + 10)
+        await later(pause_s)
+    return [written - published for written, published in zip(connector.call.written_s[-5:], published_s, strict=True)]
+
+
+def test_what_comes_after_a_pause_is_sent_at_once() -> None:
+    assert run_virtual(delays(0.5)) == pytest.approx([0.0] * 5, abs=1e-6)

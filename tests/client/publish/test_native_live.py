@@ -217,7 +217,7 @@ def test_memory_returns_when_both_sides_have_frozen_a_burst() -> None:
 
 def test_what_cannot_be_a_batch_is_refused_before_any_of_it_is_noticed() -> None:
     live = live_events("a", selection.NATIVE)
-    with pytest.raises(InvalidBatch, match="input 'a' cannot deliver this batch"):
+    with pytest.raises(InvalidBatch, match="column ve is not one of 64-bit times"):
         live.own(Batch(b"\0\0", [1, 2], [5, INF + 1], [0, 0], [b"x", b"y"]))
     assert len(live) == 0
 
