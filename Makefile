@@ -193,7 +193,7 @@ defects: $(VENV)/.native
 # Every benchmark but two: bench.soak takes an hour, bench.cluster_faults a Kubernetes. ARGS=--quick for a short one.
 bench: $(VENV)/.native
 	@for name in core_r3 core_throughput core_inputs core_figures core_stable core_memory core_shards service_throughput \
-		service_latency arrow_rows durability divergence kills bursty congestion feedback subscribers snapshot peers \
+		service_latency transports arrow_rows durability divergence kills bursty congestion feedback subscribers snapshot peers \
 		counts temporal_operators temporal_functions temporal_costs temporal_end_to_end temporal_feedback scenarios \
 		verify relay_tree metrics_cost status_page spark_sink spark_source spark_feedback spark_merge spark_kills up \
 		drills controller; do $(BIN)/python -m bench.$$name $(ARGS) || exit 1; done

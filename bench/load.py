@@ -11,9 +11,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import TypeAlias
 
 from bench.harness import exit_on_help
 from lmerge.core.batch import AnyBatch, Batch, BatchBuilder
@@ -22,6 +23,9 @@ from lmerge.core.engines import selection
 
 LIVE = 2_000
 STEP = 1_000  # microseconds between starts
+
+Serve: TypeAlias = Callable[..., AbstractContextManager[str]]
+"""Runs a server with these arguments, and gives its address."""
 
 
 @contextmanager

@@ -11,8 +11,7 @@ import json
 import time
 
 from bench.harness import Panel, begin, bench_parser, plot
-from bench.load import server, start
-from bench.service_throughput import Serve
+from bench.load import Serve, server, start
 from lmerge.core.engines import selection
 
 RATES_PER_S = (1_000, 5_000, 20_000, 50_000)

@@ -11,11 +11,9 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 
 from bench.harness import Panel, begin, bench_parser, plot
-from bench.load import server, start, started
+from bench.load import Serve, server, start, started
 from lmerge.core.engines import selection
 
 EVENTS = {selection.NATIVE: 1_000_000, selection.PYTHON: 200_000}
@@ -23,8 +21,6 @@ PAYLOAD_BYTES = 100
 ELEMENT_BYTES = 29 + PAYLOAD_BYTES
 MESSAGE_ELEMENTS = 8_192  # what a busy publisher puts into a message
 REPEATS = 5
-Serve = Callable[..., AbstractContextManager[str]]
-"""Runs a server with these arguments, and gives its address."""
 
 
 def go(reader: subprocess.Popen[str], publishers: list[subprocess.Popen[str]]) -> tuple[float, dict[str, float]]:

@@ -17,7 +17,7 @@ from bench.harness import bench_parser
 ROOT: Final = Path(__file__).parent.parent
 
 _CORE: Final = ("lmerge/core", "native/core/src", "native/python/src")
-_SERVICE: Final = (*_CORE, "lmerge/service", "lmerge/wire", "lmerge/client")
+_SERVICE: Final = (*_CORE, "lmerge/service", "lmerge/wire", "lmerge/client", "native/transport/src")
 _KILLS: Final = (*_SERVICE, "bench/rig")
 _TEMPORAL: Final = ("lmerge/temporal", "native/temporal/src", "native/python/src")
 _SPARK: Final = (*_SERVICE, "lmerge/spark", "native/rows/src")
@@ -36,7 +36,6 @@ MEASURES: Final[dict[str, tuple[str, ...]]] = {
     "core_shards": _CORE,
     "core_stable": _CORE,
     "core_throughput": _CORE,
-    "data_plane": (*_SERVICE, "bench/plane"),
     "divergence": _SERVICE,
     "drills": (*_SERVICE, "lmerge_controller"),
     "durability": _SERVICE,
@@ -62,6 +61,7 @@ MEASURES: Final[dict[str, tuple[str, ...]]] = {
     "temporal_feedback": (*_KILLS, *_TEMPORAL, "lmerge/replica", "bench/feedback.py"),
     "temporal_functions": (*_TEMPORAL, "bench/temporal_streams.py"),
     "temporal_operators": _TEMPORAL,
+    "transports": _SERVICE,
     "up": (*_SERVICE, "lmerge_controller", "lmerge_replicas", "examples/flights.yaml"),
     "verify": ("lmerge/testing/validation", "lmerge/core/session.py"),
 }

@@ -62,6 +62,74 @@ class Columns:
         """Return pieces in order, each within both limits. ``bytes_max``: of the columns. One element always fits."""
 
 @final
+class Message:
+    """The bytes of a message that came, not copied yet."""
+
+    def __len__(self) -> int: ...
+    def __bytes__(self) -> bytes: ...
+
+@final
+class Call:
+    """One call of a peer. None of its methods waits."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def peer(self) -> str:
+        """The peer's address, in gRPC's notation."""
+    @property
+    def metadata(self) -> list[tuple[str, str | bytes]]: ...
+    @property
+    def certificate(self) -> tuple[str, list[str], list[str]] | None:
+        """The common name, URIs and DNS names of the peer's certificate; None if it has shown none."""
+    def read(self) -> Message | bool | None:
+        """Return a message; True if there will be none; False if the call is over; None if an event will come."""
+    def write(self, answer: bytes) -> bool | None:
+        """Add an answer. True: there is room for another; False: the call is over; None: an event will come."""
+    def start(self, metadata: Sequence[tuple[str, str | bytes]]) -> None:
+        """Send the first metadata. Raises ValueError."""
+    def finish(self, code: int, message: str, metadata: Sequence[tuple[str, str | bytes]]) -> None:
+        """End the call. Only the first end counts. Raises ValueError for metadata that cannot be sent."""
+    @property
+    def is_full(self) -> bool:
+        """Whether a writer has to wait; an event will come then."""
+    @property
+    def is_gone(self) -> bool:
+        """Whether the peer has gone."""
+
+@final
+class Transport:
+    """A gRPC port: its own threads do the I/O, and the owner runs the calls."""
+
+    def __new__(
+        cls,
+        *,
+        receive_bytes: int,
+        connections: int,
+        calls_per_connection: int,
+        handshake_s: float,
+        idle_s: float,
+        keepalive_s: float,
+        keepalive_timeout_s: float,
+        threads: int,
+    ) -> Transport: ...
+    @property
+    def file(self) -> int:
+        """The file that can be read while events wait."""
+    def listen(self, host: str, port: int) -> int:
+        """Accept connections on all addresses of a host; return the port. Raises OSError."""
+    def set_tls(self, key: bytes, certificate: bytes, client_ca: bytes | None = None) -> None:
+        """Use these files in PEM for new connections. Raises ValueError."""
+    def events(self) -> list[Call | int]:
+        """Return what has happened: a call was opened, or something has come for the call of this number."""
+    def drain(self) -> None:
+        """Accept no more connections and no more calls."""
+    def close(self, wait_s: float) -> None:
+        """Wait up to ``wait_s`` until the connections have ended, then close those left, and end the threads."""
+
+@final
 class Received:
     """A batch from a message; its columns are not checked yet."""
 
@@ -71,7 +139,7 @@ class Received:
     def decode(self, elements_max: int, payload_bytes_max: int) -> Columns:
         """Return the batch, without a copy; nothing is trusted. Raises DecodeError."""
 
-def read_publish(message: bytes) -> Received | None:
+def read_publish(message: bytes | Message) -> Received | None:
     """Return the batch of a PublishRequest; None if it has another content, or protobuf must decide about the bytes."""
 
 def read_subscribe(message: bytes) -> Received | None:

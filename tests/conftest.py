@@ -18,6 +18,8 @@ from hypothesis import HealthCheck, settings
 from interrupts import accept_interrupts
 
 from lmerge.core.engines import selection
+from lmerge.service.choices import TransportChoice
+from lmerge.service.port import any_port
 
 # The speed at which a machine draws examples and runs them decides nothing.
 settings.register_profile("lmerge", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -97,6 +99,15 @@ def engine(request: pytest.FixtureRequest, demand: Callable[[str], None], monkey
     demand(name)
     monkeypatch.setattr(selection, "best", lambda: name)
     return name
+
+
+@pytest.fixture(params=list(TransportChoice)[1:])
+def transport(request: pytest.FixtureRequest, demand: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> str:
+    """Select the transport that ``auto`` means."""
+    if request.param == TransportChoice.NATIVE:
+        demand(selection.NATIVE)
+    monkeypatch.setattr(any_port, "automatic", lambda _settings: request.param)
+    return str(request.param)
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from lmerge.cli.arguments import (
     PolicyOption,
 )
 from lmerge.cli.connection import secured_server
-from lmerge.cli.serve_options import comparing, keeping, staging
+from lmerge.cli.serve_options import comparing, keeping, on_cores, staging
 from lmerge.errors import UsageError
 from lmerge.files import PUBLIC_FILE, replace
 
@@ -39,6 +39,7 @@ class LogFormat(str, Enum):
     JSON = "json"
 
 
+@on_cores
 @keeping
 @staging
 @comparing
@@ -57,9 +58,6 @@ def serve(
     policy: PolicyOption = "lazy",
     closing: ClosingOption = "all",
     engine: EngineOption = EngineChoice.AUTO,
-    shards: Annotated[
-        int, typer.Option(help="Threads that share each merge by payload; native engine, r3 and r4.", min=1, max=64)
-    ] = 1,
     allow_downgrade: AllowDowngradeOption = False,
     feedback: Annotated[
         int | None, typer.Option(metavar="LAG", min=0, help="Send feedback to inputs that lag by more: fast-forward.")
@@ -72,6 +70,7 @@ def serve(
     ] = None,
     log_format: Annotated[LogFormat, typer.Option(help="Log lines for people or machines.")] = LogFormat.TEXT,
     *,
+    running: Any,
     kept: Any,
     staged: Any,
     compared: Any,
@@ -97,8 +96,7 @@ def serve(
         merges=tuple(merge or ()),
         record_path=record,
         engine=engine.value,
-        shards=shards,
-        **(kept | staged | compared | security),
+        **(running | kept | staged | compared | security),
     )
     if ready_file is not None and not ready_file.parent.is_dir():
         raise UsageError(f"cannot write the ready file {str(ready_file)!r}: there is no such folder")

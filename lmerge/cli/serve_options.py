@@ -1,4 +1,4 @@
-"""The option groups of ``lmerge serve``: the output that it keeps, the comparison of inputs, and staging."""
+"""The option groups of ``lmerge serve``: threads, the output that it keeps, the comparison of inputs, and staging."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from lmerge.cli.options import Option, with_options
-from lmerge.service.choices import DivergencePolicy, StoreSync
+from lmerge.service.choices import DivergencePolicy, StoreSync, TransportChoice
 
 RETAIN_BYTES: Final = 32 * 2**20
 LIVE_BYTES: Final = 2**30
@@ -34,6 +34,31 @@ def _staged(kind: Any, help_text: str, metavar: str | None = None, minimum: int 
     return Annotated[kind, typer.Option(help=help_text, metavar=metavar, min=minimum, rich_help_panel="Staging")]
 
 
+_RUNNING: Final[tuple[Option, ...]] = (
+    (
+        "transport",
+        Annotated[
+            TransportChoice,
+            typer.Option(
+                help="What serves the gRPC port; auto: native beside the native engine.", rich_help_panel="Cores"
+            ),
+        ],
+        TransportChoice.AUTO,
+    ),
+    (
+        "shards",
+        Annotated[
+            int,
+            typer.Option(
+                help="Threads that share each merge by payload; native engine, r3 and r4.",
+                min=1,
+                max=64,
+                rich_help_panel="Cores",
+            ),
+        ],
+        1,
+    ),
+)
 _KEEPING: Final[tuple[Option, ...]] = (
     ("store", _kept(str | None, "Store the output here before it is delivered; resume from it.", "DIR"), None),
     ("store_sync", _kept(StoreSync, "normal: faster, but a power failure may lose delivered output."), StoreSync.FULL),
@@ -122,6 +147,15 @@ _STAGING: Final[tuple[Option, ...]] = (
         STAGED_KEEP_S,
     ),
 )
+
+
+def on_cores(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of threads and transport to a command. It must take ``running``, a dict of fields of Settings."""
+
+    def convert(values: dict[str, Any]) -> Any:
+        return {**values, "transport": values["transport"].value}
+
+    return with_options(command, "running", _RUNNING, convert)
 
 
 def keeping(command: Callable[..., None]) -> Callable[..., None]:

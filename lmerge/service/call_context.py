@@ -25,7 +25,7 @@ class CallContext(Protocol):
         """Return the properties of the connection's certificate; empty without one."""
 
     async def read(self) -> Any:
-        """Return the caller's next message, as bytes if the method has no deserializer; ``grpc.aio.EOF`` at the end."""
+        """Return the caller's next message as it came (``frames.Message``); ``grpc.aio.EOF`` at the end."""
 
     async def write(self, message: Any) -> None:
         """Send a message; wait while flow control holds the stream. Raises if the connection is broken."""

@@ -27,6 +27,14 @@ class StoreSync(TextEnum):
     NORMAL = "normal"
 
 
+class TransportChoice(TextEnum):
+    """What serves the gRPC port (``lmerge.service.port``). ``auto``: the native transport beside the native engine."""
+
+    AUTO = "auto"
+    NATIVE = "native"
+    GRPC = "grpc"
+
+
 class AccessRole(TextEnum):
     """What a token, a certificate or a name in a certificate allows its owner."""
 

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import resource
 import time
 from contextlib import suppress
 from typing import Any, Final
 
 import grpc
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1 import health, health_pb2
 from grpc_reflection.v1alpha import reflection
 from prometheus_client import CollectorRegistry
 
@@ -39,17 +38,13 @@ from lmerge.service.calls.staging import StageCall
 from lmerge.service.calls.subscribe import serve_subscriber
 from lmerge.service.merge.live_limit import GrowthWatch
 from lmerge.service.merge.registry import Registry
-from lmerge.service.ports import cannot_listen, why_not
+from lmerge.service.port.any_port import AnyPort, port_of
 from lmerge.service.security.guard import Guard, caller_of, may_see
 from lmerge.service.settings import Settings
 from lmerge.time_limit import time_limit
 from lmerge.wire.generated import lmerge_pb2 as pb
 
 SERVICE: Final = pb.DESCRIPTOR.services_by_name["Lmerge"].full_name
-# gRPC accepts messages up to this factor above the limit, so that they get our error, which names the input.
-_RECEIVE_FACTOR: Final = 2
-# File descriptors that connections leave to the rest of the process.
-_OWN_FILES: Final = 128
 # The longest time for ending all streams, when a signal or a call of Drain ends the server.
 DRAIN_S: Final = 10.0
 
@@ -79,11 +74,11 @@ class Server:
         self._registry = Registry(self.settings, self._on_crash)
         self._departure = Departure(self._registry)
         self._health: Any = health.aio.HealthServicer()
-        self._grpc = self._grpc_server()
+        self._grpc = self._grpc_port()
         self._http: HttpServer | None = None
         try:
             self._registry.declare()
-            self.port = self._bind()
+            self.port = self._grpc.bind()
             merges = MergeCollector(self._registry, self.settings.resolved_engine)
             if self.settings.http_port is not None:
                 pages = Pages(self.metrics, merges)
@@ -119,6 +114,7 @@ class Server:
             host=self.settings.host,
             port=self.port,
             http_port=self.http_port,
+            transport=self._grpc.name,
             transport_security=self.settings.transport_security,
             callers_identified=self.settings.identifies_callers,
         )
@@ -194,42 +190,14 @@ class Server:
 
     # gRPC.
 
-    def _grpc_server(self) -> grpc.aio.Server:
+    def _grpc_port(self) -> AnyPort:
         settings = self.settings
-        most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _OWN_FILES
-        server = grpc.aio.server(
-            interceptors=[self._guard],
-            options=[
-                ("grpc.so_reuseport", 0),  # a port in use must be an error; otherwise connections go to either server
-                ("grpc.max_receive_message_length", _RECEIVE_FACTOR * settings.message_bytes),
-                ("grpc.max_send_message_length", settings.message_bytes),
-                ("grpc.keepalive_time_ms", int(settings.keepalive_s * 1000)),
-                ("grpc.keepalive_timeout_ms", int(settings.keepalive_timeout_s * 1000)),
-                # By default gRPC waits a minute for the answer to a ping, whatever the option above is.
-                ("grpc.http2.ping_timeout_ms", int(settings.keepalive_timeout_s * 1000)),
-                ("grpc.http2.min_ping_interval_without_data_ms", 5_000),  # clients may ping us as well
-                ("grpc.http2.max_pings_without_data", 0),
-                ("grpc.max_allowed_incoming_connections", max(1, min(settings.connections_max, most_files))),
-                ("grpc.max_concurrent_streams", settings.calls_per_connection),
-                ("grpc.server_handshake_timeout_ms", int(settings.handshake_timeout_s * 1000)),
-                ("grpc.max_connection_idle_ms", int(settings.idle_connection_s * 1000)),
-            ],
-        )
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, self._handlers()),))
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        port = port_of(settings, self._guard)
+        port.add_service(SERVICE, self._handlers())
+        port.add_health(self._health)
         if settings.reflection if settings.reflection is not None else not settings.identifies_callers:
-            reflection.enable_server_reflection((SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
-        return server
-
-    def _bind(self) -> int:
-        host, port = self.settings.host, self.settings.port
-        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        try:
-            if self._guard.tls is not None:
-                return self._grpc.add_secure_port(address, self._guard.tls.grpc_credentials())
-            return self._grpc.add_insecure_port(address)
-        except RuntimeError as problem:
-            raise cannot_listen(host, port, why_not(host, port) or OSError(str(problem))) from problem
+            port.add_reflection((SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME))
+        return port
 
     def _handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
         return {

@@ -20,7 +20,7 @@ from lmerge.core.properties import R3_MINUS, Case
 from lmerge.core.resume import resumed
 from lmerge.errors import UsageError
 from lmerge.loopback import is_loopback
-from lmerge.service.choices import DivergencePolicy, StoreSync
+from lmerge.service.choices import DivergencePolicy, StoreSync, TransportChoice
 from lmerge.wire import limits
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import BatchLimits
@@ -58,6 +58,8 @@ class Settings:
     allow_downgrade: bool = False
     # AUTO: the native engine where it was built. Both engines give the same output.
     engine: str = selection.AUTO
+    # What serves the gRPC port. AUTO: the native transport if the engine is the native one.
+    transport: str = TransportChoice.AUTO
     # Threads among which each merge is divided, by payload: for streams that outgrow a core; see docs/design/0003.
     shards: int = 1
     # Threads for the large turns of all merges, on the native engine. More threads than cores would only wait.
@@ -91,9 +93,9 @@ class Settings:
     # Elements of one turn of a merge: the longest time that other merges and sockets wait. None: about 10 ms of the
     # engine.
     turn_elements: int | None = None
-    # At a low rate turns start this far apart: a message costs about 0.1 ms, so output costs at most 5 % of a core.
-    turn_interval_s: float = 0.002
-    # The distance grows up to this where turns take long, or begin late (lmerge/linger.py). It is less than the time
+    # At a low rate turns start this far apart: a turn costs about 0.1 ms, so turns cost at most 10 % of a core.
+    turn_interval_s: float = 0.001
+    # The distance grows up to this where turns take long (lmerge/linger.py). It is less than the time
     # for which a publisher waits for an ack.
     turn_interval_max_s: float = 0.010
     # The least distance for each subscriber, as an output is one message to each of them, at about 0.1 ms. So writing
@@ -340,6 +342,8 @@ class Settings:
                 raise UsageError(f"{field.name} must be positive, not {value}")
         if self.feedback_lag is not None and self.feedback_lag < 0:
             raise UsageError(f"feedback_lag must be at least 0 units of time, not {self.feedback_lag}")
+        if self.transport not in tuple(TransportChoice):
+            raise UsageError(f"unknown transport {self.transport!r}; it is {', '.join(TransportChoice)}")
         if self.divergence not in tuple(DivergencePolicy):
             raise UsageError(f"unknown divergence policy {self.divergence!r}; it is {', '.join(DivergencePolicy)}")
         if self.divergence_policy.withholds_stables and self.algorithm in _EMIT_AT_ONCE:

@@ -9,12 +9,22 @@ Protobuf reads and writes all other messages.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from lmerge.core.batch import AnyBatch, Batch
 from lmerge.wire.codec import concat_batches, decode_batch, encode_batch, split_batch
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import ELEMENT_BYTES, MESSAGE_OVERHEAD_BYTES, BatchLimits
+
+
+class ReceivedMessage(Protocol):
+    """A message as the native port has received it; ``bytes`` makes a copy."""
+
+    def __len__(self) -> int: ...
+    def __bytes__(self) -> bytes: ...
+
+
+Message: TypeAlias = bytes | ReceivedMessage
 
 
 class Received(Protocol):
@@ -28,7 +38,7 @@ class Received(Protocol):
 class Frames(Protocol):
     """Reads and writes an engine's batches in messages. The batches given to ``encode_*`` become one."""
 
-    def read_publish(self, data: bytes) -> Received | pb.PublishRequest:
+    def read_publish(self, data: Message) -> Received | pb.PublishRequest:
         """Read a publisher's message. Raises protobuf's DecodeError."""
 
     def read_subscribe(self, data: bytes) -> Received | pb.SubscribeResponse:
@@ -75,8 +85,8 @@ class ReceivedLists(NamedTuple):
 class PythonFrames:
     """Frames that are read and written through protobuf."""
 
-    def read_publish(self, data: bytes) -> Received | pb.PublishRequest:
-        request = pb.PublishRequest.FromString(data)
+    def read_publish(self, data: Message) -> Received | pb.PublishRequest:
+        request = pb.PublishRequest.FromString(bytes(data))
         if request.WhichOneof("message") != "batch":
             return request
         return ReceivedLists(request.batch.sequence, request.batch.batch)

@@ -14,7 +14,7 @@ from lmerge._native import Columns
 from lmerge.core.batch import AnyBatch
 from lmerge.core.engines.native_engine import columns_of
 from lmerge.errors import InvalidBatch, LimitExceeded
-from lmerge.wire.frames import PYTHON_FRAMES, Received
+from lmerge.wire.frames import PYTHON_FRAMES, Message, Received
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import BatchLimits
 
@@ -40,7 +40,8 @@ class NativeFrames:
     The core reads only the encodings that it and protobuf write. Protobuf reads all others, including batches.
     """
 
-    def read_publish(self, data: bytes) -> Received | pb.PublishRequest:
+    def read_publish(self, data: Message) -> Received | pb.PublishRequest:
+        assert isinstance(data, bytes | _native.Message)
         received = _native.read_publish(data)
         return PYTHON_FRAMES.read_publish(data) if received is None else ReceivedColumns(received.sequence, received)
 

@@ -24,6 +24,8 @@ from lmerge.service.server import Server
 from lmerge.service.settings import Settings
 from lmerge.wire.token import format_token
 
+pytestmark = pytest.mark.usefixtures("transport")
+
 CLIENTS = 3
 RUN_S_MAX = 3600.0
 

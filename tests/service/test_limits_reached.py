@@ -14,6 +14,8 @@ from service_world import MERGE, World, ins, stable
 from lmerge.service.settings import Settings
 from lmerge.wire.generated import lmerge_pb2 as pb
 
+pytestmark = pytest.mark.usefixtures("transport")
+
 TESTS = Path(__file__).parent.parent
 
 # The limits that end, refuse, drop or hold something: the test that reaches each.

@@ -23,6 +23,8 @@ from lmerge.service.server import SERVICE, Server
 from lmerge.service.settings import Settings
 from lmerge.wire.generated import lmerge_pb2 as pb
 
+pytestmark = pytest.mark.usefixtures("transport")
+
 
 async def test_merges_are_listed_in_order_and_described() -> None:
     async with World(merges=("b",)) as world:

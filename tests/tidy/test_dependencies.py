@@ -48,7 +48,7 @@ def test_every_dependency_is_explained() -> None:
     cargo = [text_of(name) for name in KEPT if fnmatch(name, "native/*Cargo.toml")]
     peers = [re.split(r"[=<>~]", package, maxsplit=1)[0] for peer in ENVIRONMENTS.values() for package in peer.packages]
     names = listed(text_of("pyproject.toml")).union(peers, *map(crates, cargo))
-    assert len(cargo) == 6
+    assert len(cargo) == 7
     assert len(names) > 30
     assert names - explained(text_of("ARCHITECTURE.md")) == set()
 
@@ -83,3 +83,10 @@ def test_a_dependency_without_its_own_line_is_found() -> None:
         for-unix = "1"
     """
     assert crates(cargo) - explained(architecture) == {"unknown", "for-tests", "for-unix"}
+
+
+def test_the_source_distribution_has_every_crate_that_is_built() -> None:
+    members = tomllib.loads(text_of("native/Cargo.toml"))["workspace"]["members"]
+    listed_there = text_of("MANIFEST.in").splitlines()
+    assert members
+    assert [name for name in members if f"recursive-include native/{name} *.toml *.rs" not in listed_there] == []

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from lmerge._native import Columns, Core, Violation
+from lmerge._native import Columns, Core, DecodeError, Violation
 from lmerge.core import properties as props
 from lmerge.core import violations
 from lmerge.core.batch import EMPTY, AnyBatch, Batch
@@ -269,6 +269,14 @@ def columns_of(name: str, batch: AnyBatch) -> Columns:
         return Columns.of(batch)
     except (OverflowError, TypeError, ValueError) as problem:
         raise InvalidBatch(f"input {name!r} cannot deliver this batch: {problem}") from problem
+
+
+def wire_columns(kinds: bytes, vs: bytes, ve: bytes, vold: bytes, payload_ends: bytes, payloads: bytes) -> Columns:
+    """Return the batch with these columns of the wire, without an object for each element. Raises InvalidBatch."""
+    try:
+        return Columns.decode(kinds, vs, ve, vold, payload_ends, payloads, len(kinds), len(payloads))
+    except DecodeError as problem:
+        raise InvalidBatch(f"these columns are no batch: {problem}") from problem
 
 
 def _demands(inp: Input) -> int:

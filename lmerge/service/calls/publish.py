@@ -31,7 +31,7 @@ from lmerge.service.security.guard import attaching
 from lmerge.service.settings import Settings
 from lmerge.service.status_codes import code_of
 from lmerge.time_limit import time_limit
-from lmerge.wire.frames import Received
+from lmerge.wire.frames import Message, Received
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.names import check_name
 from lmerge.wire.schema import Schema
@@ -179,7 +179,7 @@ class PublishSession:
             raise UsageError(f"no attach came within {self._settings.attach_timeout_s} s") from None
         if data is EOF:
             raise UsageError("the stream ended before an attach came")
-        request = self._parsed(data, pb.PublishRequest.FromString)
+        request = self._parsed(data, lambda data: pb.PublishRequest.FromString(bytes(data)))
         if request.WhichOneof("message") != "attach":
             raise UsageError("the first message must be an attach")
         return request.attach
@@ -294,7 +294,7 @@ class PublishSession:
         if sequence != expected:
             raise InvalidBatch(f"{self._who}: {what} {sequence} came where batch {expected} was due")
 
-    def _parsed(self, data: bytes, parse: Callable[[bytes], M]) -> M:
+    def _parsed(self, data: Message, parse: Callable[[Message], M]) -> M:
         if len(data) > self._settings.message_bytes:
             raise LimitExceeded(
                 f"{self._who}: a message of {len(data)} bytes is above the limit of {self._settings.message_bytes}"

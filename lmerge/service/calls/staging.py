@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 from grpc.aio import EOF
@@ -23,7 +23,7 @@ from lmerge.service.security.guard import staging
 from lmerge.service.settings import Settings
 from lmerge.time_limit import time_limit
 from lmerge.wire.engine_frames import frames_of
-from lmerge.wire.frames import Received
+from lmerge.wire.frames import Message, Received
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import UNLIMITED
 from lmerge.wire.names import check_name
@@ -86,7 +86,7 @@ class StageCall:
         if data is None:
             raise UsageError("nothing can be staged: the stream ended before an open came")
         try:
-            request = pb.StageRequest.FromString(data)
+            request = pb.StageRequest.FromString(bytes(data))
         except DecodeError:
             raise Undecodable(f"{self._who}: a message of {len(data)} bytes is not a StageRequest") from None
         if request.WhichOneof("message") != "open":
@@ -117,16 +117,17 @@ class StageCall:
             if await self._context.read() is EOF:
                 return
 
-    async def _read(self) -> bytes | None:
+    async def _read(self) -> Message | None:
         """Read one message; None at the end."""
-        data = await self._context.read()
+        data: Any = await self._context.read()
         if data is EOF:
             return None
-        if len(data) > self._settings.message_bytes:
+        message: Message = data
+        if len(message) > self._settings.message_bytes:
             raise LimitExceeded(
-                f"{self._who}: a message of {len(data)} bytes is above the limit of {self._settings.message_bytes}"
+                f"{self._who}: a message of {len(message)} bytes is above the limit of {self._settings.message_bytes}"
             )
-        return bytes(data)
+        return message
 
     def _decoded(self, received: Received) -> AnyBatch:
         limits = self._settings.batch_limits

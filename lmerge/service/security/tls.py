@@ -11,8 +11,9 @@ from __future__ import annotations
 import logging
 import ssl
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import grpc
 
@@ -26,6 +27,10 @@ from lmerge.service.security.reloaded_files import read_bounded, stamp_of
 _QUIET_S: Final = 0.1
 _WAIT_MAX_S: Final = 1.0
 _PAUSE_S: Final = 0.05
+
+
+UsePems: TypeAlias = Callable[[bytes, bytes, bytes | None], None]
+"""Takes the key, the certificate and the authorities of clients, as PEM. Raises UsageError if they cannot be used."""
 
 
 class TlsFiles:
@@ -42,6 +47,8 @@ class TlsFiles:
         self._paths = {"certificate": Path(cert), "key": Path(key)}
         if client_ca is not None:
             self._paths["client CA"] = Path(client_ca)
+        self._pems: tuple[bytes, bytes, bytes | None]
+        self._follower: UsePems = lambda _key, _certificate, _client_ca: None
         self._pending: Any = None  # the configuration that gRPC has not taken yet
         self._pending_s = self._asked_s = 0.0
         self._seen = self._stamps()
@@ -55,6 +62,7 @@ class TlsFiles:
         self._seen = stamps
         try:
             self._take()
+            self._follower(*self._pems)
         except LmergeError as error:
             self.problem = str(error)
             log.event(logging.ERROR, "certificates not taken", problem=self.problem)
@@ -62,6 +70,11 @@ class TlsFiles:
         self.problem = None
         log.event(logging.INFO, "certificates read")
         return True
+
+    def follow(self, use: UsePems) -> None:
+        """Call ``use`` with the files in force, now and whenever others are. Raises the UsageError of this call."""
+        use(*self._pems)
+        self._follower = use
 
     def grpc_credentials(self) -> grpc.ServerCredentials:
         """Return the credentials of the gRPC port. Each new connection gets the newest files."""
@@ -114,6 +127,7 @@ class TlsFiles:
             context.verify_mode = ssl.CERT_OPTIONAL
         self.expiries = expiries_of({what: pem for what, pem in pems.items() if what != "key"})
         self._context = context
+        self._pems = (pems["key"], pems["certificate"], client_ca)
         self._pending_s = time.monotonic()
         self._pending = grpc.ssl_server_certificate_configuration([(pems["key"], pems["certificate"])], client_ca)
 

@@ -16,9 +16,6 @@ from lmerge.core.batch import AnyBatch, Batch
 from lmerge.core.elements import INF
 from lmerge.core.engines import selection
 from lmerge.errors import InvalidRow
-from lmerge.wire.engine_frames import frames_of
-from lmerge.wire.generated import lmerge_pb2 as pb
-from lmerge.wire.limits import UNLIMITED
 
 _IS_LITTLE: Final = sys.byteorder == "little"
 
@@ -129,20 +126,11 @@ def batch_of(kinds: bytes, vs: Any, ve: Any, vold: Any | None, payloads: Any) ->
     if selection.best() == selection.PYTHON or not _IS_LITTLE:
         old = [0] * len(kinds) if vold is None else ints(vold)
         return Batch(kinds, ints(vs), ints(ve), old, payloads.to_pylist())
+    from lmerge.core.engines.native_engine import wire_columns
+
     ends, data = _payload_columns(payloads)
-    columns = pb.Batch(
-        kinds=kinds,
-        vs=_bytes_of(vs, 8),
-        ve=_bytes_of(ve, 8),
-        vold=b"" if vold is None else _bytes_of(vold, 8),
-        payload_ends=ends,
-        payloads=data,
-    )
-    # The native core's columns are those of the wire. This makes them without an object for each element.
-    message = pb.PublishRequest(batch=pb.PublishRequest.SequencedBatch(sequence=1, batch=columns))
-    received: Any = frames_of(selection.NATIVE).read_publish(message.SerializeToString())
-    batch: AnyBatch = received.decode(UNLIMITED)
-    return batch
+    old_bytes = b"" if vold is None else _bytes_of(vold, 8)
+    return wire_columns(kinds, _bytes_of(vs, 8), _bytes_of(ve, 8), old_bytes, ends, data)
 
 
 def _payload_columns(payloads: Any) -> tuple[bytes, bytes]:

@@ -1,5 +1,5 @@
-//! `lmerge._native`: the crates `lmerge-core`, `lmerge-rows` and `lmerge-temporal` for Python. `lmerge/_native.pyi` describes the
-//! interface.
+//! `lmerge._native`: the crates `lmerge-core`, `lmerge-rows`, `lmerge-temporal` and `lmerge-transport` for Python.
+//! `lmerge/_native.pyi` describes the interface.
 //!
 //! One call takes a whole batch and returns a whole batch. Columns are passed as bytes. The GIL is released while the
 //! core works. A panic of the core is a bug; it becomes an AssertionError, and the process continues.
@@ -14,6 +14,7 @@ mod rows;
 mod state;
 mod tdb;
 mod temporal;
+mod transport;
 mod wire;
 
 use pyo3::prelude::*;
@@ -43,6 +44,8 @@ mod _native {
         ColumnBatch, ColumnEntrance, ColumnForm, ColumnTable, Expressions, RowBlock, TemporalOperator, block_arrays,
         block_values,
     };
+    #[pymodule_export]
+    use super::transport::{Call, Message, Transport};
     #[pymodule_export]
     use super::wire::{Received, encode_publish, encode_subscribe, read_publish, read_subscribe};
 

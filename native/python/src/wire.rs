@@ -8,6 +8,7 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
 use crate::columns::{Columns, shared};
+use crate::transport::AnyMessage;
 
 /// A batch from a message, with unchecked columns.
 #[pyclass(frozen, module = "lmerge._native")]
@@ -26,8 +27,8 @@ impl Received {
 
 /// The batch of a PublishRequest; None if it has another content or cannot be read.
 #[pyfunction]
-pub fn read_publish(message: PyBackedBytes) -> Option<Received> {
-    let received = wire::read_publish(shared(message))?;
+pub fn read_publish(message: AnyMessage<'_>) -> Option<Received> {
+    let received = wire::read_publish(message.bytes())?;
     Some(Received {
         sequence: received.sequence,
         batch: received.batch.unwrap_or_default(),

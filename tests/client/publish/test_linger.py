@@ -77,7 +77,7 @@ async def messages(write_s: float) -> int:
     return connector.call.batches
 
 
-@pytest.mark.parametrize(("write_s", "apart_ms"), [(0.0, 2), (0.001, 5), (0.003, 13), (0.050, 60)])
+@pytest.mark.parametrize(("write_s", "apart_ms"), [(0.0, 2), (0.001, 3), (0.003, 6), (0.050, 60)])
 def test_messages_are_rarer_where_each_takes_long(write_s: float, apart_ms: int) -> None:
     """Each is apart from the next by the linger, at most ten milliseconds, and by what writing takes."""
     assert run_virtual(messages(write_s)) == pytest.approx(ELEMENTS / apart_ms, rel=0.15)

@@ -14,6 +14,8 @@ from lmerge.core.elements import INF, Event
 from lmerge.errors import PermissionDenied, StaleIncarnation
 from lmerge.wire.generated import lmerge_pb2 as pb
 
+pytestmark = pytest.mark.usefixtures("transport")
+
 INTERVAL = 10
 
 

@@ -17,6 +17,8 @@ from lmerge.client import Publisher, Subscriber
 from lmerge.core.elements import Stable
 from lmerge.wire.generated import lmerge_pb2 as pb
 
+pytestmark = pytest.mark.usefixtures("transport")
+
 LONG_S = 300.0
 
 

@@ -17,6 +17,8 @@ from staging_world import both, commit, numbered, opened, part_of, sent, stage_c
 from lmerge.service.merge.staged_parts import PART_BYTES, ROOM, SUPERSEDED, TIME
 from lmerge.wire.generated import lmerge_pb2 as pb
 
+pytestmark = pytest.mark.usefixtures("transport")
+
 INVALID, EXHAUSTED = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED
 UNAVAILABLE, DENIED = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.PERMISSION_DENIED
 

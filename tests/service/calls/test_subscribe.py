@@ -13,6 +13,8 @@ from lmerge.core.elements import NEG_INF, Event, Insert, Stable
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.generated import lmerge_pb2_grpc as pb_grpc
 
+pytestmark = pytest.mark.usefixtures("transport")
+
 both = pytest.mark.usefixtures("engine")  # tests of batches in and out; the rest does not depend on the engine
 
 

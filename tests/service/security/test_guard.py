@@ -18,11 +18,14 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from secure_world import FORGED, SecureWorld, refused
 from service_world import EOF, MERGE, RawPublisher, RawReader, World, ins, retried_without_status, stable
 
-from lmerge.service.choices import AccessRole
+from lmerge.service.choices import AccessRole, TransportChoice
+from lmerge.service.port.native_port import NativePort
 from lmerge.service.security.guard import ACCESS_RULES
 from lmerge.service.server import SERVICE, Server
 from lmerge.service.settings import Settings
 from lmerge.wire.generated import lmerge_pb2 as pb
+
+pytestmark = pytest.mark.usefixtures("transport")
 
 Call = Callable[[Any], Awaitable[None]]
 PUBLISH, SUBSCRIBE, STATUS, ADMIN = ROLES = tuple(AccessRole)
@@ -143,10 +146,11 @@ async def test_a_method_is_open_to_the_right_certificate_and_to_no_other(method:
         assert (await call_status(world.stub_of(pair=other), method) is DENIED) is (method not in NOT_OF_ONE_MERGE)
 
 
-def test_every_served_method_has_its_rule_and_its_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_served_method_has_its_rule_and_its_call(transport: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A method that is added without a rule fails here, and is closed (see below)."""
     registered: set[str] = set()
-    add = aio_server.Server.add_generic_rpc_handlers
+    port: Any = NativePort if transport == TransportChoice.NATIVE else aio_server.Server
+    add = port.add_generic_rpc_handlers
 
     def record(server: Any, handlers: Any) -> None:
         for handler in handlers:
@@ -158,7 +162,7 @@ def test_every_served_method_has_its_rule_and_its_call(monkeypatch: pytest.Monke
         await server.start()
         await server.stop(0.0)
 
-    monkeypatch.setattr(aio_server.Server, "add_generic_rpc_handlers", record)
+    monkeypatch.setattr(port, "add_generic_rpc_handlers", record)
     asyncio.run(start())
     assert {f"/{SERVICE}/{name}" for name in served()} < registered
     assert any(name.startswith(f"/{HEALTH}/") for name in registered)

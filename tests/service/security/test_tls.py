@@ -23,6 +23,8 @@ from lmerge.service.server import Server
 from lmerge.service.settings import Settings
 from lmerge.wire.generated import lmerge_pb2 as pb
 
+pytestmark = pytest.mark.usefixtures("transport")
+
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
 
 
