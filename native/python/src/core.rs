@@ -1,5 +1,6 @@
 //! One running merge.
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use lmerge_core::input::Demands;
@@ -75,13 +76,27 @@ impl Core {
     }
 }
 
+/// A batch of fewer elements keeps the GIL: it takes some microseconds, and a thread that waits for the GIL would take it
+/// meanwhile, which costs both a switch of threads.
+const WITHOUT_GIL_MIN: usize = 4_096;
+
 /// Run `work` without the GIL. A panic is a bug of the core; it becomes an AssertionError.
 pub fn guarded<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyResult<T> {
-    py.detach(|| catch_unwind(AssertUnwindSafe(work))).map_err(|panic| {
-        let text = panic.downcast_ref::<String>().cloned();
-        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_string()));
-        PyAssertionError::new_err(text.unwrap_or_else(|| "the native core failed".to_string()))
-    })
+    py.detach(|| catch_unwind(AssertUnwindSafe(work))).map_err(failed)
+}
+
+/// Run `work` on so many elements, without the GIL if they are many.
+pub fn guarded_for<T: Send>(py: Python<'_>, elements: usize, work: impl FnOnce() -> T + Send) -> PyResult<T> {
+    if elements >= WITHOUT_GIL_MIN {
+        return guarded(py, work);
+    }
+    catch_unwind(AssertUnwindSafe(work)).map_err(failed)
+}
+
+fn failed(panic: Box<dyn Any + Send>) -> PyErr {
+    let text = panic.downcast_ref::<String>().cloned();
+    let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_string()));
+    PyAssertionError::new_err(text.unwrap_or_else(|| "the native core failed".to_string()))
 }
 
 #[pymethods]

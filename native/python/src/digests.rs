@@ -5,7 +5,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::columns::Columns;
-use crate::core::guarded;
+use crate::core::guarded_for;
 
 /// (interval, events, their sum, starts, their sum)
 type Row = (i64, i64, u128, i64, u128);
@@ -47,7 +47,7 @@ impl Digests {
 
     fn add(&mut self, py: Python<'_>, columns: &Columns, stop: usize) -> PyResult<AddOutcome> {
         let digests = &mut self.0;
-        let outcome = guarded(py, move || digests.add(&columns.view(), stop))?;
+        let outcome = guarded_for(py, stop, move || digests.add(&columns.view(), stop))?;
         Ok((outcome.offender, outcome.touched))
     }
 

@@ -6,7 +6,7 @@ use lmerge_core::tdb;
 use pyo3::prelude::*;
 
 use crate::columns::Columns;
-use crate::core::{Violation, guarded};
+use crate::core::{Violation, guarded, guarded_for};
 
 /// A TDB that drops fully frozen events. One thread at a time.
 #[pyclass(module = "lmerge._native")]
@@ -47,7 +47,7 @@ impl Tdb {
 
     fn apply(&mut self, py: Python<'_>, columns: &Columns) -> PyResult<Option<Violation>> {
         let (tdb, batch) = (&mut self.0, Box::new(columns.kept()));
-        let result = guarded(py, move || tdb.receive(batch))?;
+        let result = guarded_for(py, columns.view().len(), move || tdb.receive(batch))?;
         Ok(result.err().map(|violation| Violation(*violation)))
     }
 
