@@ -4,7 +4,7 @@ One publisher process of 10,000 elements/s (100-byte payloads), one server proce
 all. The readers are not measured: a few processes hold all subscriptions and read bytes without decoding them, over one
 gRPC connection for each subscription. Counted: the age of a batch when it arrives (its stable is the time at which it
 was due; a sample of the messages is decoded for that), whether a subscriber was cut off, and the CPU seconds of the
-server. Then the number of subscribers is raised, to find the largest that keeps up.
+server. Then the number of subscribers is raised, to find the largest that keeps up; and 1,000 read 1,000 elements/s.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 import psutil
 
-from bench.harness import Panel, begin, bench_parser, plot
+from bench.harness import BenchReport, Measured, Panel, begin, bench_parser, plot
 from bench.rig.fleet import MERGE, import_all, serve
 from bench.rig.processes import RigProcess, forked
 from bench.rig.stalls import percentile
@@ -38,6 +38,7 @@ PATIENCE_S = 30.0
 AGE_S_MAX = 1.0  # a subscriber that is never further behind keeps up
 COUNTS = (1, 10, 50, 100, 200)
 """Subscribers."""
+MANY, OF_MANY_PER_S = 1_000, 1_000
 
 
 def publish(target: str, per_s: int, seconds: float, epoch_s: float, pipe: Connection) -> None:
@@ -172,6 +173,19 @@ def run(count: int, per_s: int, seconds: float) -> SubscribersResult:
     )
 
 
+def add(report: BenchReport, label: str, count: int, found: SubscribersResult) -> tuple[Measured, Measured, Measured]:
+    """Report one number of subscribers. Return the rows of p50 and p99 of the age, and of the server's cores."""
+    p50 = report.add(f"{label}: age, p50", [percentile(found.ages_ms, 0.5)], "ms")
+    p99 = report.add(f"{label}: age, p99", [percentile(found.ages_ms, 0.99)], "ms")
+    server = report.add(f"{label}: server", [found.server_cores], "cores")
+    report.add(f"{label}: messages to each", [found.messages / count], "messages")
+    report.note(
+        f"{label}: {found.complete} read everything; {'keep up' if found.keeps_up(count) else 'do NOT keep up'} "
+        f"{found.problems[:2] or ''}; load {os.getloadavg()[0]:.1f}"
+    )
+    return p50, p99, server
+
+
 def main() -> None:
     parser = bench_parser(__doc__, "subscribers", "10 subscribers for 5 s")
     options = parser.parse_args()
@@ -182,17 +196,13 @@ def main() -> None:
     best = 0
     for count in (10,) if options.quick else COUNTS:
         found = run(count, PER_S, 6.0 if options.quick else SECONDS)
-        label = f"{count} subscribers"
-        age.add("p50", count, report.add(f"{label}: age, p50", [percentile(found.ages_ms, 0.5)], "ms"))
-        age.add("p99", count, report.add(f"{label}: age, p99", [percentile(found.ages_ms, 0.99)], "ms"))
-        cores.add("server", count, report.add(f"{label}: server", [found.server_cores], "cores"))
-        report.add(f"{label}: messages to each", [found.messages / count], "messages")
-        kept = found.keeps_up(count)
-        best = count if kept else best
-        report.note(
-            f"{label}: {found.complete} read everything; {'keep up' if kept else 'do NOT keep up'} "
-            f"{found.problems[:2] or ''}; load {os.getloadavg()[0]:.1f}"
-        )
+        p50, p99, server = add(report, f"{count} subscribers", count, found)
+        age.add("p50", count, p50)
+        age.add("p99", count, p99)
+        cores.add("server", count, server)
+        best = count if found.keeps_up(count) else best
+    if not options.quick:
+        add(report, f"{MANY:,} subscribers of {OF_MANY_PER_S:,}/s", MANY, run(MANY, OF_MANY_PER_S, SECONDS))
     verdict = "reached" if best >= TARGET else "MISSED"
     report.note(f"target {TARGET} subscribers at {PER_S:,} elements/s each: {verdict} (most that kept up: {best})")
     if not options.quick:

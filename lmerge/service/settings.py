@@ -80,7 +80,7 @@ class Settings:
     # Each merge is a task with an index. Names come from publishers, so their number must have a bound.
     merges_max: int = 1024
     # Encoded bytes are shared between subscribers, but each of them costs a write per batch.
-    subscribers_per_merge: int = 256
+    subscribers_per_merge: int = 1_024
     # Calls that wait for a merge that does not exist yet. Each is an open stream.
     waiting_subscribers: int = 1024
 
