@@ -78,7 +78,7 @@ def number(value: float, unit: str) -> str:
         return f"{value:,.0f}"
     if unit in ("ms", "us", "s"):
         return f"{value:,.{0 if value >= 100 else 1}f} {unit}"
-    return f"{value:.2f}" if unit == "times" else f"{value:,.0f}"
+    return f"{value:.2f}" if unit in ("times", "cores") else f"{value:,.0f}"
 
 
 def main() -> int:

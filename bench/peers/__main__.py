@@ -1,6 +1,6 @@
 """How much faster than a stream processor does lmerge merge the same three recorded inputs?
 
-Target: lmerge native at least 10 times the best peer. The measured time includes reading the recording from files. The
+Target: lmerge native at least 20 times the best peer. The measured time includes reading the recording from files. The
 output of every system is compared with the reference before any run counts. Every system has two cores.
 """
 
@@ -20,7 +20,7 @@ from bench.peers.plot import draw
 from bench.peers.recording import record
 from bench.peers.runner import run
 
-TARGET = 10
+TARGET = 20
 VARIANTS = {
     "bytewax": ("1 worker", "2 workers"),
     "flink": ("event time", "processing time"),

@@ -19,7 +19,6 @@ from secure_world import FORGED, SecureWorld, refused
 from service_world import EOF, MERGE, RawPublisher, RawReader, World, ins, retried_without_status, stable
 
 from lmerge.service.choices import AccessRole, TransportChoice
-from lmerge.service.port.native_port import NativePort
 from lmerge.service.security.guard import ACCESS_RULES
 from lmerge.service.server import SERVICE, Server
 from lmerge.service.settings import Settings
@@ -149,7 +148,11 @@ async def test_a_method_is_open_to_the_right_certificate_and_to_no_other(method:
 def test_every_served_method_has_its_rule_and_its_call(transport: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A method that is added without a rule fails here, and is closed (see below)."""
     registered: set[str] = set()
-    port: Any = NativePort if transport == TransportChoice.NATIVE else aio_server.Server
+    port: Any = aio_server.Server
+    if transport == TransportChoice.NATIVE:
+        from lmerge.service.port.native_port import NativePort
+
+        port = NativePort
     add = port.add_generic_rpc_handlers
 
     def record(server: Any, handlers: Any) -> None:
