@@ -13,7 +13,8 @@ import asyncio
 import inspect
 import os
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Final
 
 import grpc
 from grpc.aio import EOF
@@ -35,7 +36,8 @@ _THREADS_MAX: Final = 4
 _FLUSH_S: Final = 1.0
 
 
-class CallDetails(NamedTuple):
+@dataclass(frozen=True)
+class CallDetails(grpc.HandlerCallDetails):
     """What gRPC passes to interceptors: the method, as a path."""
 
     method: str
@@ -109,13 +111,17 @@ class NativePort:
         self._transport.drain()
         if grace_s and self._calls:
             await asyncio.wait([task for _, task in self._calls.values()], timeout=grace_s)
-        tasks = [task for _, task in self._calls.values()]
-        for call, task in list(self._calls.values()):
-            call.finish(grpc.StatusCode.UNAVAILABLE, "the server has stopped")
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._end_calls()
         await asyncio.to_thread(self._transport.close, _FLUSH_S)
         self._loop.remove_reader(self._transport.file)
+        await self._end_calls()  # those that were on their way when the port began to close
+
+    async def _end_calls(self) -> None:
+        left = list(self._calls.values())
+        for call, task in left:
+            call.finish(grpc.StatusCode.UNAVAILABLE, "the server has stopped")
+            task.cancel()
+        await asyncio.gather(*(task for _, task in left), return_exceptions=True)
 
     def _use(self, key: bytes, certificate: bytes, client_ca: bytes | None) -> None:
         """Use these files for new connections. Raises UsageError."""
@@ -164,14 +170,14 @@ class NativePort:
 
     async def _find(self, path: str) -> Any:
         """Return the guarded handler of a path; None if there is none."""
-
-        async def find(details: Any) -> Any:
-            found = (service.service(details) for service in self._services)
-            return next((handler for handler in found if handler is not None), None)
-
         details = CallDetails(path)
-        handler = await self._guard.intercept_service(find, details)  # type: ignore[arg-type]  # it reads the method only
-        if await find(details) is not None:
+        found = [handler for service in self._services if (handler := service.service(details)) is not None]
+
+        async def first(_details: Any) -> Any:
+            return found[0] if found else None
+
+        handler = await self._guard.intercept_service(first, details)
+        if found:  # paths that are not there are not kept: callers could name any number of them
             self._guarded[path] = handler
         return handler
 
