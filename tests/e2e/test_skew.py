@@ -35,8 +35,12 @@ def other(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def test_the_two_versions_are_two(other: InstalledVersion) -> None:
-    assert Path(other.path()).is_relative_to(other.folder)
-    assert Path(this_version().path()).is_relative_to(ROOT / "lmerge")
+    assert Path(other.path("lmerge")).is_relative_to(other.folder)
+    assert Path(this_version().path("lmerge")).is_relative_to(ROOT / "lmerge")
+
+
+def test_a_version_has_no_module_of_the_other(other: InstalledVersion) -> None:
+    assert other.path("lmerge._native") == "None"
 
 
 @pytest.mark.parametrize("first", ["servers", "clients"])

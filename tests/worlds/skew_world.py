@@ -1,7 +1,9 @@
 """Helpers of the tests of version skew: two versions of lmerge, each installed in a folder of its own.
 
 A process runs one version: its folder stands first in PYTHONPATH, and what lmerge depends on comes from the environment
-of the tests. The version of a commit is built from git's own copy of it, without the native core.
+of the tests. Python runs with -S, without that environment's own .pth files: they would add the modules of the version
+under test that another one does not have, such as a native core. The version of a commit is built from git's own copy
+of it, without the native core.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import json
 import os
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -22,6 +25,7 @@ import pytest
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 MERGE: Final = "flights"
 WAIT_S_MAX: Final = 60.0
+INSTALLED: Final = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
 STEP: Final = 10  # units of time from one stable to the next
 
 
@@ -34,22 +38,20 @@ class InstalledVersion:
 
     def start(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:
         """Start a command of this version, in a folder without a package ``lmerge``."""
-        return subprocess.Popen(
-            [sys.executable, "-m", "lmerge", *arguments],
-            cwd=self.folder.parent,
-            env=os.environ | {"PYTHONPATH": str(self.folder)},
-            text=True,
-            **options,
-        )
+        command = [sys.executable, "-S", "-m", "lmerge", *arguments]
+        return subprocess.Popen(command, cwd=self.folder.parent, env=self._environment(), text=True, **options)
 
-    def path(self) -> str:
-        """Return the path of the package that its processes import."""
-        program = "import lmerge; print(lmerge.__file__)"
-        environment = os.environ | {"PYTHONPATH": str(self.folder)}
+    def path(self, module: str) -> str:
+        """Return the path from which its processes import ``module``, which may be "None" if they have none."""
+        program = f"import importlib.util as u; spec = u.find_spec({module!r}); print(spec and spec.origin)"
+        command = [sys.executable, "-S", "-c", program]
         printed = subprocess.run(
-            [sys.executable, "-c", program], cwd=self.folder.parent, env=environment, capture_output=True, check=True
+            command, cwd=self.folder.parent, env=self._environment(), capture_output=True, check=True
         )
         return printed.stdout.decode().strip()
+
+    def _environment(self) -> dict[str, str]:
+        return os.environ | {"PYTHONPATH": os.pathsep.join([str(self.folder), *INSTALLED])}
 
 
 def version_of(commit: str, folder: Path) -> InstalledVersion:
