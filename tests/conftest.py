@@ -51,11 +51,22 @@ async def _with_deadline(coroutine: Coroutine[Any, Any, None], deadline_s: float
     test = asyncio.ensure_future(coroutine)
     if not (await asyncio.wait([test], timeout=deadline_s))[0]:
         for task in asyncio.all_tasks():
-            task.print_stack(file=sys.stderr)
+            _print_waits(task)
         test.cancel()
         await asyncio.wait([test])
         raise TimeoutError(f"the test did not end in {deadline_s:g} s; where its tasks waited is in stderr")
     test.result()
+
+
+def _print_waits(task: asyncio.Task[Any]) -> None:
+    """Print the coroutines of a task, outermost first. Task.print_stack shows one, and fails on those of grpc.aio."""
+    print(task, file=sys.stderr)
+    awaited: Any = task.get_coro()
+    while awaited is not None:
+        frame = getattr(awaited, "cr_frame", None)
+        place = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
+        print(f"  {getattr(awaited, '__qualname__', awaited)} {place}", file=sys.stderr)
+        awaited = getattr(awaited, "cr_await", None)
 
 
 @pytest.fixture(params=["some", pytest.param("all", marks=pytest.mark.long)], ids=[pytest.HIDDEN_PARAM, "all"])

@@ -47,7 +47,7 @@ from lmerge.core.merge import InputStatus, Merge, Outcome
 from lmerge.errors import LmergeError, Quarantined, StaleIncarnation, UsageError
 from lmerge.service import log
 from lmerge.service.choices import DivergencePolicy
-from lmerge.service.merge.lifecycle import InputLifecycle, LifeState
+from lmerge.service.merge.lifecycle import InputLifecycle
 from lmerge.service.merge.occurrences import OccurrenceKind, Occurrences
 from lmerge.service.merge.stable_gate import StableGate, is_gated
 from lmerge.service.merge.stalled_merge import WaitTimer
@@ -427,12 +427,8 @@ def _interval(divergence: Divergence) -> str:
 
 
 def _counting(lives: Iterable[tuple[InputStatus, InputLifecycle]]) -> list[str]:
-    """Return the active inputs that count: each can stand in for the others."""
-    return [
-        status.name
-        for status, life in lives
-        if status.role is InputRole.ACTIVE and life.state(status) in (LifeState.JOINED, LifeState.HELD)
-    ]
+    """Return the active inputs that count, also those whose leave waits behind their last batches."""
+    return [status.name for status, life in lives if life.counts(status)]
 
 
 def _merged(outcome: Outcome, name: str, batch: AnyBatch) -> int:

@@ -155,13 +155,17 @@ class Hub:
                 self._output.note_received(works[0].received_s)
                 await self._merge(works)
             else:
+                await self._certify()  # first: an input that the step ends has still given its last stable
                 more = inbox.take_step()()
                 if more is not None:
                     await more
-        if self.state.certifier.is_due:
-            await self.maintenance.certify()
+        await self._certify()
         self.maintenance.end_turn()
         await self._end_turn()
+
+    async def _certify(self) -> None:
+        if self.state.certifier.is_due:
+            await self.maintenance.certify()
 
     # 4. A run of batches, without a step between them.
 

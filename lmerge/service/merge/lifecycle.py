@@ -8,7 +8,8 @@ r"""The states of an input, and the choice of the inputs that get feedback. Pure
 - *skipping*: from skip(t) until the input's own stable point has reached t. It cannot deliver what it left out, and
   before that stable point the server cannot determine how far it has come.
 - *held*: joined, but its stable point is too far ahead of the others' (``core.lead``).
-- *leaving*: it has sent its leave, and its last batches wait to be merged.
+- *leaving*: it has sent its leave, and its last batches wait to be merged. It is no stand-in for the others any more;
+  what it has delivered still counts.
 
 ``redundancy`` computes how many losses a merge survives.
 """
@@ -45,8 +46,14 @@ class InputLifecycle:
 
     def state(self, status: InputStatus) -> LifeState:
         """Return its state."""
-        if self.leaving:
-            return LifeState.LEAVING
+        return LifeState.LEAVING if self.leaving else self._staying(status)
+
+    def counts(self, status: InputStatus) -> bool:
+        """Whether what it has delivered is compared with the others' as an equal's, up to its last batch."""
+        return self._staying(status) in (LifeState.JOINED, LifeState.HELD)
+
+    def _staying(self, status: InputStatus) -> LifeState:
+        """Return its state if it did not leave."""
         if status.role is InputRole.OBSERVE:
             return LifeState.OBSERVING
         if status.state is JoinState.JOINING:

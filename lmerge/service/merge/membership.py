@@ -51,7 +51,7 @@ class Membership:
             await self._task.call(lambda: self._skip(session, until))
 
     def leaving(self, session: PublisherSession) -> None:
-        """Note that the session's input sends nothing more: it does not count any more."""
+        """Note that the session's input sends nothing more: it is no stand-in for others any more."""
         inp = self._state.input_of(session)
         if inp is not None:
             inp.life.leaving = True

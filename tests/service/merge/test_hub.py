@@ -14,7 +14,8 @@ import pytest
 from service_world import MERGE, adj, ins, replayed, stable
 
 from lmerge.core.batch import AnyBatch, Batch
-from lmerge.core.elements import Element, Event
+from lmerge.core.detaching import DetachCause
+from lmerge.core.elements import INF, Element, Event
 from lmerge.core.engines import selection
 from lmerge.core.inputs import InputRole
 from lmerge.core.tdb import Tdb
@@ -181,6 +182,20 @@ async def test_batches_with_one_sequence_are_acked_when_the_last_of_them_is_merg
             await world.hub.put(a, 1, Batch.of([ins(str(at), at, 9)]), 64, received_s=0.0, base=at, is_last=at == 2)
             await world.settled()
             assert (a.acked, world.hub.state.merge.received.inserts) == (acked, inserts)
+
+
+@pytest.mark.parametrize("policy", ["alarm", "majority", "hold", "quarantine"])
+@pytest.mark.parametrize("cause", [DetachCause.LEFT, DetachCause.CONNECTION_ENDED])
+async def test_the_last_stable_of_an_input_counts_though_its_end_is_in_the_same_turn(
+    policy: str, cause: DetachCause
+) -> None:
+    async with a_hub(divergence=policy, certify_interval=10) as world:
+        a = await world.input("a", "key")
+        await a.deliver(ins("A", 0, 5), stable(INF))
+        if cause is DetachCause.LEFT:
+            world.hub.inputs.leaving(a)
+        await world.hub.inputs.leave(a, cause, "as the test requires")
+        assert await world.subscriber.until_stable(INF) == [Event(0, b"A", 5)]
 
 
 async def test_an_input_is_identified_by_its_name() -> None:
