@@ -53,11 +53,12 @@ def main() -> None:
             rates = [count / timed(partial(merged, order, shards)) for _ in range(repeats)]
             rows[shards] = row = report.add(f"{payload_bytes}-byte payloads, {shards} shards", rates, "elements/s")
             panel.add(f"{payload_bytes}-byte payloads", shards, row)
-            report.note(f"{shards} shards / 1 shard = {row.median / rows[1].median:.2f}")
+            report.note(f"{payload_bytes}-byte payloads, {shards} shards / 1 shard = {row.median / rows[1].median:.2f}")
         with ThreadPoolExecutor(2) as pool:
             rates = [2 * count / timed(partial(both, pool, order)) for _ in range(repeats)]
         row = report.add(f"{payload_bytes}-byte payloads, 2 merges in 2 threads", rates, "elements/s")
-        report.note(f"2 merges in 2 threads / 1 merge = {row.median / rows[1].median:.2f}")
+        factor = row.median / rows[1].median
+        report.note(f"{payload_bytes}-byte payloads, 2 merges in 2 threads / 1 merge = {factor:.2f}")
     if not quick:
         report.save("core_shards")
         plot("core_shards", "More than one core: native R3, 3 inputs", [panel], columns=1)

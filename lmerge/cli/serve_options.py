@@ -50,7 +50,7 @@ _RUNNING: Final[tuple[Option, ...]] = (
         Annotated[
             int,
             typer.Option(
-                help="Threads that share each merge by payload; native engine, r3 and r4.",
+                help="Threads that share each merge by key; native engine, r3 and r4.",
                 min=1,
                 max=64,
                 rich_help_panel="Cores",

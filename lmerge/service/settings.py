@@ -60,7 +60,7 @@ class Settings:
     engine: str = selection.AUTO
     # What serves the gRPC port. AUTO: the native transport if the engine is the native one.
     transport: str = TransportChoice.AUTO
-    # Threads among which each merge is divided, by payload: for streams that outgrow a core; see docs/design/0003.
+    # Threads among which each merge is divided, by key: for streams that outgrow a core; see docs/design/0003.
     shards: int = 1
     # Threads for the large turns of all merges, on the native engine. More threads than cores would only wait.
     merge_threads: int = os.cpu_count() or 1

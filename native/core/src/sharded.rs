@@ -1,7 +1,7 @@
-//! The interface of the crate: one merge, or several shards that share its work by a hash of the payload.
+//! The interface of the crate: one merge, or several shards that share its work by a hash of (Vs, payload).
 //!
 //! Every shard gets the same stables and attaches, so all have the same MaxStable. An element goes to the shard of its
-//! payload. Events of one key are in one shard, so the output of all shards reconstitutes to the same TDB as that of
+//! key, (Vs, payload). Events of one key are in one shard, so the output of all shards reconstitutes to the same TDB as that of
 //! one merge. One shard behaves like a plain [`Merge`]. Several shards merge a batch in two steps: first its inserts
 //! and adjusts, in all shards at once; then its last stable, in all shards at once. The last stable implies the earlier
 //! ones, and for a legal stream the result is the same: elements between two stables of an input lie above the first.
@@ -14,10 +14,11 @@
 //! from it.
 //!
 //! The hash that divides elements is not keyed: equal calls must give equal output everywhere. Chosen payloads can make
-//! shards unequal, but the merge is then no slower than with one shard.
+//! shards unequal, but the merge is then no slower than with one shard. Of a long payload the hash takes both ends: the
+//! shards read all of it again, and to read it here too, before it is in any cache, cost as much as merging it.
 
 use rayon::prelude::*;
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::algorithm::Shell;
 use crate::columns::{Columns, View};
@@ -36,6 +37,8 @@ use crate::violation::{Code, Violation};
 const PARALLEL_ELEMENTS_MIN: usize = 1024;
 /// In place of a shard, for a stable.
 const NO_SHARD: u8 = u8::MAX;
+/// The bytes at each end of a long payload that decide its shard.
+const END: usize = 32;
 /// The list that assigns elements to shards has one byte for each element.
 pub const SHARDS_MAX: usize = 64;
 
@@ -254,7 +257,7 @@ impl Sharded {
                 let (vs, ve, payload) = (batch.vs(at), batch.ve(at), batch.payload(at));
                 let shard = match self.shards.len() {
                     1 => 0,
-                    shards => usize::from(shard_of(payload, shards)),
+                    shards => usize::from(shard_of(vs, payload, shards)),
                 };
                 self.shards[shard].supporters(vs, ve, payload)
             })
@@ -388,7 +391,7 @@ impl Sharded {
         let assign = |from: usize, part: &mut [u8]| {
             for (at, shard) in part.iter_mut().enumerate().map(|(at, shard)| (from + at, shard)) {
                 if batch.kind(at) != STABLE {
-                    *shard = shard_of(batch.payload(at), shards);
+                    *shard = shard_of(batch.vs(at), batch.payload(at), shards);
                 }
             }
         };
@@ -413,9 +416,16 @@ fn append_changes(together: &mut Columns, view: &View<'_>) {
     }
 }
 
-fn shard_of(payload: &[u8], shards: usize) -> u8 {
+fn shard_of(vs: i64, payload: &[u8], shards: usize) -> u8 {
+    let seed = (vs as u64) ^ (payload.len() as u64).rotate_left(32);
+    let hash = if payload.len() <= 2 * END {
+        xxh3_64_with_seed(payload, seed)
+    } else {
+        let (first, last) = (&payload[..END], &payload[payload.len() - END..]);
+        xxh3_64_with_seed(last, xxh3_64_with_seed(first, seed))
+    };
     // The upper half of a product: as even as the hash, without a division.
-    ((u128::from(xxh3_64(payload)) * shards as u128) >> 64) as u8
+    ((u128::from(hash) * shards as u128) >> 64) as u8
 }
 
 /// Rows of a snapshot by shard.
@@ -429,14 +439,22 @@ fn share<T: Clone>(rows: Vec<T>, shard: impl Fn(&T) -> usize, shards: usize) -> 
 
 /// Divide the nodes of a snapshot among the shards.
 fn shared_state(state: State, shards: usize) -> Result<Vec<State>, String> {
-    let shard = |payload: &[u8]| usize::from(shard_of(payload, shards));
+    let shard = |vs: i64, payload: &[u8]| usize::from(shard_of(vs, payload, shards));
     match state {
         State::R3 { slots, nodes, dues } => {
-            let shared = share(nodes, |node| shard(&node.1), shards).zip(share(dues, |due| shard(&due.1), shards));
+            let shared = share(nodes, |node| shard(node.0, &node.1), shards).zip(share(
+                dues,
+                |due| shard(due.0, &due.1),
+                shards,
+            ));
             Ok(shared.map(|(nodes, dues)| State::R3 { slots, nodes, dues }).collect())
         }
         State::R4 { slots, nodes, dues } => {
-            let shared = share(nodes, |node| shard(&node.1), shards).zip(share(dues, |due| shard(&due.1), shards));
+            let shared = share(nodes, |node| shard(node.0, &node.1), shards).zip(share(
+                dues,
+                |due| shard(due.0, &due.1),
+                shards,
+            ));
             Ok(shared.map(|(nodes, dues)| State::R4 { slots, nodes, dues }).collect())
         }
         _ => Err("only an index can be divided into shards".to_string()),

@@ -28,13 +28,15 @@ fn changes(session: &Session) -> Vec<Event> {
 
 #[test]
 fn shards_emit_what_one_emits_in_another_order() {
-    for kind in INDEXED {
+    let ends = ["", &"x".repeat(100)];
+    for (kind, end) in INDEXED.into_iter().flat_map(|kind| ends.map(|end| (kind, end))) {
         let run = |shards: usize| {
             let mut session = Session::of(kind, LAZY, ALL, shards, 2);
-            let delivered: Vec<_> = (0..2000).map(|at| a(&format!("{at}"), at / 10, 300 + at)).collect();
+            let payload = |at: i64| format!("{end}{at}{end}");
+            let delivered: Vec<_> = (0..2000).map(|at| a(&payload(at), at / 10, 300 + at)).collect();
             session.deliver(0, &delivered);
             session.deliver(1, &delivered[..1500]);
-            session.deliver(1, &[m("7", 0, 307, 320), f(100), f(318)]);
+            session.deliver(1, &[m(&payload(7), 0, 307, 320), f(100), f(318)]);
             session.deliver(0, &[f(319), f(INF)]);
             session.deliver(1, &[f(INF)]);
             session
