@@ -66,18 +66,7 @@ def arrays_of(batch: AnyBatch) -> list[Any]:
             pa.array(batch.vold, pa.int64()),
             pa.array(batch.payloads, pa.binary()),
         ]
-    # The native core's columns are those of the wire: no object per element is made here.
-    return _columns_of(pb.SubscribeResponse.FromString(frames_of(selection.NATIVE).encode_subscribe([batch])).batch)
+    from lmerge import _native
+    from lmerge.core.engines.native_engine import columns_of
 
-
-def _columns_of(message: pb.Batch) -> list[Any]:
-    count = len(message.kinds)
-    zeros = bytes(8 * count)
-    times = [
-        pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(column or zeros)])
-        for column in (message.vs, message.ve, message.vold)
-    ]
-    ends = b"\0\0\0\0" + (message.payload_ends or bytes(4 * count))
-    payload = pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(ends), pa.py_buffer(message.payloads)])
-    kind = pa.Array.from_buffers(pa.uint8(), count, [None, pa.py_buffer(message.kinds)])
-    return [kind, *times, payload]
+    return list(pa.record_batch(_native.element_columns(columns_of("frame", batch))).columns)

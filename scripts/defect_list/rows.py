@@ -4,6 +4,8 @@ from seeded import Defect
 
 SOURCE = "native/rows/src/"
 ELEMENTS = SOURCE + "elements.rs"
+CHANGES = SOURCE + "changes.rs"
+SUMMED = "changes::the_changes_of_drawn_batches_are_in_order_and_add_up"
 TESTS = "tests/wire/test_arrow_native.py::"
 ARROW = "lmerge/wire/arrow.py"
 TYPES = "lmerge/spark/types.py"
@@ -274,5 +276,22 @@ DEFECTS = (
         "batch.null_count() + vs.null_count() + order.map_or(0, Array::null_count) > 0",
         "batch.null_count() + vs.null_count() > 0",
         "elements::what_needs_a_reason_is_left_to_python",
+    ),
+    Defect(
+        "an event that was removed is a change",
+        CHANGES,
+        "            if ve > vs {",
+        "            if ve >= vs {",
+        SUMMED,
+    ),
+    Defect(
+        "changes that add up to nothing stay", CHANGES, "        changes.retain(|change| change.3 != 0);\n", "", SUMMED
+    ),
+    Defect(
+        "changes with one end are in the order in which they came",
+        CHANGES,
+        "    (change.0, change.1, change.2)\n",
+        "    (change.0, change.1, &change.2[..change.2.len().min(1)])\n",
+        SUMMED,
     ),
 )

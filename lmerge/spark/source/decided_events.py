@@ -14,14 +14,12 @@ server and under any policy, whatever other elements the stream has had so far:
 
 Nothing else is decided. So rows that must be the same everywhere may depend on nothing else: see ``envelope_rows``.
 
-Elements that are not decided wait in *runs* sorted by Ve, so that the cost of settling depends only on the number of
-settled events. Runs of similar size are merged: a row is sorted again a logarithmic number of times.
+Elements that are not decided wait in *runs* in order of (Ve, Vs, payload), so that the cost of settling depends only on
+the number of settled events. Runs of similar size are merged: a row is sorted again a logarithmic number of times.
 """
 
 from __future__ import annotations
 
-import sys
-from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
@@ -34,10 +32,10 @@ from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import ADJUST, INF, NEG_INF, STABLE
 from lmerge.core.engines import selection
 from lmerge.errors import InvalidBatch
-from lmerge.wire.engine_frames import frames_of
-from lmerge.wire.generated import lmerge_pb2 as pb
+from lmerge.spark.frames import arrays_of
 
 EVENTS: Final = pa.schema([("vs", pa.int64()), ("ve", pa.int64()), ("payload", pa.binary())])
+_ORDER: Final = [("ve", "ascending"), ("vs", "ascending"), ("payload", "ascending")]
 _CHANGES: Final = EVENTS.append(pa.field("change", pa.int64()))
 # Elements, and bytes, that are collected for one pass over them: a pass over a small batch costs more than its content.
 _UNREAD_MAX: Final = 131_072
@@ -47,7 +45,7 @@ _RUN_BYTES_MAX: Final = 512 * 2**20
 
 
 class _Run(NamedTuple):
-    """Changes in order of Ve. ``takes``: some of them are not +1."""
+    """Changes in order of (Ve, Vs, payload). ``takes``: some of them are not +1."""
 
     table: Any
     takes: bool
@@ -107,7 +105,7 @@ class DecidedEvents:
                 takes = takes or run.takes
             if cut < run.table.num_rows:
                 runs.append(_Run(run.table.slice(cut), run.takes))
-        table = _events(parts, takes).sort_by([("ve", "ascending"), ("vs", "ascending"), ("payload", "ascending")])
+        table = _events(parts, takes)
         table = table.slice(_first_from(table, self.decided_to))  # a server may begin earlier than requested
         self._runs = runs
         self.decided_to = t
@@ -154,43 +152,37 @@ class DecidedEvents:
         run = _run_of(batches)
         while self._runs and _are_alike(self._runs[-1], run):
             before = self._runs.pop()
-            table = pa.concat_tables([before.table, run.table])
-            run = _run(_summed(table), None) if before.takes or run.takes else _run(table, False)
+            run = _run(_in_order([before.table, run.table], adds_up=before.takes or run.takes))
         if run.table.num_rows:
             self._runs.append(run)
 
 
 def _run_of(batches: Sequence[AnyBatch]) -> _Run:
     """Return the changes that these elements make."""
-    data = frames_of(selection.best()).encode_subscribe(batches)
-    message = pb.SubscribeResponse.FromString(data).batch
-    kinds = message.kinds
-    if kinds.count(STABLE) == len(kinds):
-        return _Run(_CHANGES.empty_table(), False)
-    vs, ve = _times(message.vs), _times(message.ve)
-    offsets = pa.py_buffer(b"\0\0\0\0" + _native(message.payload_ends, "I"))
-    payload = pa.Array.from_buffers(pa.binary(), len(kinds), [None, offsets, pa.py_buffer(message.payloads)])
-    kind = pa.Array.from_buffers(pa.uint8(), len(kinds), [None, pa.py_buffer(kinds)])
-    is_there = pc.greater(ve, vs)
-    if STABLE in kinds:
-        is_there = pc.and_(is_there, pc.not_equal(kind, STABLE))
-    added = _changes(vs, ve, payload, 1).filter(is_there)
-    if ADJUST not in kinds:
-        return _run(added, False)
-    vold = _times(message.vold)
+    if selection.best() == selection.NATIVE:
+        from lmerge import _native
+        from lmerge.core.engines.native_engine import columns_of
+
+        found = _native.event_changes([columns_of("stream", batch) for batch in batches])
+        if found is not None:
+            return _run(pa.Table.from_batches([pa.record_batch(found)]))
+    return _run(_in_order([part for batch in batches for part in _changes_of(batch)]))
+
+
+def _changes_of(batch: AnyBatch) -> list[Any]:
+    kind, vs, ve, vold, payload = arrays_of(batch)
+    is_there = pc.and_(pc.not_equal(kind, STABLE), pc.greater(ve, vs))
     was_there = pc.and_(pc.equal(kind, ADJUST), pc.greater(vold, vs))
-    return _run(pa.concat_tables([added, _changes(vs, vold, payload, -1).filter(was_there)]), True)
+    return [_changes(vs, ve, payload, 1).filter(is_there), _changes(vs, vold, payload, -1).filter(was_there)]
 
 
 def _changes(vs: Any, ve: Any, payload: Any, change: int) -> Any:
     return pa.table([vs, ve, payload, pa.repeat(pa.scalar(change, pa.int64()), len(vs))], schema=_CHANGES)
 
 
-def _run(table: Any, takes: bool | None) -> _Run:
-    """Return a run of these changes. ``takes`` None: find out."""
-    if takes is None:
-        takes = bool(pc.any(pc.not_equal(table.column("change"), 1)).as_py())
-    return _Run(table.sort_by("ve"), takes)
+def _run(table: Any) -> _Run:
+    """Return a run of these changes, which are in order."""
+    return _Run(table, bool(pc.any(pc.not_equal(table.column("change"), 1)).as_py()))
 
 
 def _are_alike(before: _Run, run: _Run) -> bool:
@@ -199,27 +191,38 @@ def _are_alike(before: _Run, run: _Run) -> bool:
     return bool(rows <= 2 * others and before.table.nbytes + run.table.nbytes <= _RUN_BYTES_MAX)
 
 
-def _summed(table: Any) -> Any:
-    """Return changes with one row for each remaining (Vs, payload, Ve)."""
-    sums = table.group_by(["vs", "ve", "payload"], use_threads=False).aggregate([("change", "sum")])
-    sums = sums.select(["vs", "ve", "payload", "change_sum"]).rename_columns(_CHANGES.names)
-    return sums.filter(pc.not_equal(sums.column("change"), 0))
+def _in_order(tables: Sequence[Any], *, adds_up: bool = False) -> Any:
+    """Return changes in order. ``adds_up``: one row for each (Vs, payload, Ve), the sum; none that is 0."""
+    table = _joined(tables, _CHANGES)
+    if selection.best() == selection.NATIVE:
+        from lmerge import _native
+
+        found = _native.sorted_changes(table.to_batches(), adds_up)
+        if found is not None:
+            return pa.Table.from_batches([pa.record_batch(found)])
+    if adds_up:
+        sums = table.group_by(["vs", "ve", "payload"], use_threads=False).aggregate([("change", "sum")])
+        sums = sums.select(["vs", "ve", "payload", "change_sum"]).rename_columns(_CHANGES.names)
+        table = sums.filter(pc.not_equal(sums.column("change"), 0))
+    return table.sort_by(_ORDER)
 
 
 def _events(parts: Sequence[Any], takes: bool) -> Any:
-    """Return the events that changes leave, each as often as it exists, in no order."""
-    table = _joined(parts, _CHANGES)
+    """Return the events that changes leave, each as often as it exists, in order. ``parts`` are in order."""
+    if not takes and len(parts) <= 1:
+        return _joined(parts, _CHANGES).select(EVENTS.names)
+    table = _in_order(parts, adds_up=takes)
+    events = table.select(EVENTS.names)
     if not takes or not table.num_rows:
-        return table.select(EVENTS.names)
-    table = _summed(table)
+        return events
     counts = table.column("change")
     bounds = pc.min_max(counts).as_py()
-    if table.num_rows and bounds["min"] < 0:
+    if bounds["min"] < 0:
         raise InvalidBatch("the stream takes back an event that it never inserted; no server sends such a stream")
-    events = table.select(EVENTS.names)
-    if not table.num_rows or bounds["max"] == 1:
+    if bounds["max"] == 1:
         return events
-    return pa.concat_tables([events.filter(pc.greater_equal(counts, n)) for n in range(1, bounds["max"] + 1)])
+    each = [events.filter(pc.greater_equal(counts, n)) for n in range(1, bounds["max"] + 1)]
+    return pa.concat_tables(each).sort_by(_ORDER)
 
 
 def _started(table: Any, low: int, high: int, like: Any) -> Any:
@@ -258,17 +261,3 @@ def _first_from(table: Any, t: int) -> int:
 def _ends_before(table: Any, t: int) -> int:
     """Return how many rows have Ve < t. At +inf return all, as nothing can follow."""
     return int(table.num_rows) if t == INF else bisect_left(_Ends(table), t)
-
-
-def _times(data: bytes) -> Any:
-    data = _native(data, "q")
-    return pa.Array.from_buffers(pa.int64(), len(data) // 8, [None, pa.py_buffer(data)])
-
-
-def _native(data: bytes, typecode: str) -> bytes:
-    """Return a column of the wire, which is little-endian, in this machine's byte order."""
-    if sys.byteorder == "little":
-        return data
-    column = array(typecode, data)
-    column.byteswap()
-    return column.tobytes()

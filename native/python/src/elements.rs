@@ -1,7 +1,8 @@
-//! Elements between Arrow's rows and batches, for the merge in Spark.
+//! Elements between Arrow's rows and batches, for Spark.
 
 use lmerge_core::columns as core;
 use lmerge_core::element::STABLE;
+use lmerge_rows::changes;
 use lmerge_rows::elements::{self, Packs};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -67,6 +68,33 @@ pub fn in_order(py: Python<'_>, packs: Vec<(PyRef<'_, Columns>, PyBackedBytes)>,
 pub fn element_rows(py: Python<'_>, columns: &Columns, shard: i32, first: i64) -> PyResult<Option<ArrowBatch>> {
     let rows = guarded(py, move || elements::rows(&columns.view(), shard, first))?;
     Ok(rows.map(ArrowBatch))
+}
+
+/// All elements of a batch: kind, vs, ve, vold, payload.
+#[pyfunction]
+pub fn element_columns(py: Python<'_>, columns: &Columns) -> PyResult<ArrowBatch> {
+    Ok(ArrowBatch(guarded(py, move || changes::columns(&columns.view()))?))
+}
+
+/// What the elements change, in order; None if it does not fit into one batch.
+#[pyfunction]
+pub fn event_changes(py: Python<'_>, batches: Vec<PyRef<'_, Columns>>) -> PyResult<Option<ArrowBatch>> {
+    let batches: Vec<&Columns> = batches.iter().map(|columns| &**columns).collect();
+    let found = guarded(py, move || {
+        let views: Vec<_> = batches.iter().map(|columns| columns.view()).collect();
+        changes::changes(&views)
+    })?;
+    Ok(found.map(ArrowBatch))
+}
+
+/// The changes of several batches in order; None if they do not fit into one.
+#[pyfunction]
+pub fn sorted_changes(py: Python<'_>, batches: Vec<Bound<'_, PyAny>>, adds_up: bool) -> PyResult<Option<ArrowBatch>> {
+    let Some(batches) = imported(&batches)? else {
+        return Ok(None);
+    };
+    let sorted = guarded(py, move || changes::sorted(&structs(batches)?, adds_up))?;
+    Ok(sorted.map(ArrowBatch))
 }
 
 /// The inserts and adjusts of a batch.

@@ -32,7 +32,9 @@ mod _native {
     #[pymodule_export]
     use super::digests::Digests;
     #[pymodule_export]
-    use super::elements::{divide, element_rows, in_order, pack_elements, without_stables};
+    use super::elements::{
+        divide, element_columns, element_rows, event_changes, in_order, pack_elements, sorted_changes, without_stables,
+    };
     #[pymodule_export]
     use super::limit::{CountLimit, Limit};
     #[pymodule_export]

@@ -11,9 +11,11 @@
 //! | `encode`, `cells` | record batches to payloads: each column to one of a few forms, then each row to bytes |
 //! | `decode` | payloads to a record batch; trusts nothing |
 //! | `elements` | rows of elements to batches, one for each shard, and back |
+//! | `changes` | elements in columns, and the events of a stream as a sum of changes in order |
 //! | `check` | whether payloads are rows, without decoding them; trusts nothing |
 
 mod cells;
+pub mod changes;
 pub mod check;
 pub mod decimal;
 pub mod decode;

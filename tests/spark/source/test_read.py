@@ -42,6 +42,8 @@ from lmerge.wire.rows import RowCodec
 from lmerge.wire.schema import parse_schema
 from lmerge.wire.token import Token
 
+pytestmark = pytest.mark.usefixtures("engine")
+
 POLICIES = ("lazy", "eager", "half-frozen-only", "final-only", "quorum:2", "leading-input-only", "eager+lag:3")
 SHAPES = (PLAIN, MIXED, replace(MIXED, places=20, stables=0.1), replace(MIXED, revised=0.9, invented=0.5, meeting=0.2))
 
