@@ -173,16 +173,11 @@ def element_rows(columns: Columns, shard: int, first: int) -> ArrowBatch | None:
 def element_columns(columns: Columns) -> ArrowBatch:
     """Return all elements of a batch as columns of Arrow: kind, vs, ve, vold, payload."""
 
-def event_changes(batches: Sequence[Columns]) -> ArrowBatch | None:
-    """Return what elements change in the sum of events: vs, ve, payload, change, in order of (Ve, Vs, payload).
+def event_changes(batches: Sequence[Columns], parts: Sequence[Any], adds_up: bool) -> ArrowBatch | None:
+    """Return what elements change in the sum of events, and the changes in record batches: vs, ve, payload, change.
 
-    None if the payloads do not fit into one array.
-    """
-
-def sorted_changes(batches: Sequence[Any], adds_up: bool) -> ArrowBatch | None:
-    """Return changes of several record batches in that order. ``adds_up``: one for each event; none that is 0.
-
-    None for other columns, or if the payloads do not fit into one array.
+    They are in order of (Ve, Vs, payload). ``adds_up``: one for each event; none that is 0. None for parts with other
+    columns, or if the payloads do not fit into one array.
     """
 
 def without_stables(columns: Columns) -> Columns:

@@ -148,25 +148,17 @@ class DecidedEvents:
         """Make a run of the batches that were added."""
         if not self._unread:
             return
-        batches, self._unread, self._unread_count, self._unread_bytes = self._unread, [], 0, 0
-        run = _run_of(batches)
-        while self._runs and _are_alike(self._runs[-1], run):
+        batches, rows, size = self._unread, self._unread_count, self._unread_bytes
+        self._unread, self._unread_count, self._unread_bytes = [], 0, 0
+        parts = []
+        takes = any(batch.counts(batch.count)[1] for batch in batches)
+        while self._runs and _are_alike(self._runs[-1], rows, size):
             before = self._runs.pop()
-            run = _run(_in_order([before.table, run.table], adds_up=before.takes or run.takes))
-        if run.table.num_rows:
-            self._runs.append(run)
-
-
-def _run_of(batches: Sequence[AnyBatch]) -> _Run:
-    """Return the changes that these elements make."""
-    if selection.best() == selection.NATIVE:
-        from lmerge import _native
-        from lmerge.core.engines.native_engine import columns_of
-
-        found = _native.event_changes([columns_of("stream", batch) for batch in batches])
-        if found is not None:
-            return _run(pa.Table.from_batches([pa.record_batch(found)]))
-    return _run(_in_order([part for batch in batches for part in _changes_of(batch)]))
+            parts.append(before.table)
+            takes, rows, size = takes or before.takes, rows + before.table.num_rows, size + before.table.nbytes
+        table = _in_order(parts[::-1], batches, adds_up=takes)
+        if table.num_rows:
+            self._runs.append(_Run(table, takes and bool(pc.any(pc.not_equal(table.column("change"), 1)).as_py())))
 
 
 def _changes_of(batch: AnyBatch) -> list[Any]:
@@ -180,26 +172,25 @@ def _changes(vs: Any, ve: Any, payload: Any, change: int) -> Any:
     return pa.table([vs, ve, payload, pa.repeat(pa.scalar(change, pa.int64()), len(vs))], schema=_CHANGES)
 
 
-def _run(table: Any) -> _Run:
-    """Return a run of these changes, which are in order."""
-    return _Run(table, bool(pc.any(pc.not_equal(table.column("change"), 1)).as_py()))
+def _are_alike(before: _Run, rows: int, size: int) -> bool:
+    """Whether a run should be merged with changes of so many rows and bytes."""
+    return bool(before.table.num_rows <= 2 * rows and before.table.nbytes + size <= _RUN_BYTES_MAX)
 
 
-def _are_alike(before: _Run, run: _Run) -> bool:
-    """Whether two runs should be merged."""
-    rows, others = before.table.num_rows, run.table.num_rows
-    return bool(rows <= 2 * others and before.table.nbytes + run.table.nbytes <= _RUN_BYTES_MAX)
+def _in_order(tables: Sequence[Any], batches: Sequence[AnyBatch] = (), *, adds_up: bool) -> Any:
+    """Return these changes, and those that the elements of batches make, in order.
 
-
-def _in_order(tables: Sequence[Any], *, adds_up: bool = False) -> Any:
-    """Return changes in order. ``adds_up``: one row for each (Vs, payload, Ve), the sum; none that is 0."""
-    table = _joined(tables, _CHANGES)
+    ``adds_up``: one row for each (Vs, payload, Ve), the sum; none that is 0.
+    """
     if selection.best() == selection.NATIVE:
         from lmerge import _native
+        from lmerge.core.engines.native_engine import columns_of
 
-        found = _native.sorted_changes(table.to_batches(), adds_up)
+        parts = [part for table in tables for part in table.to_batches()]
+        found = _native.event_changes([columns_of("stream", batch) for batch in batches], parts, adds_up)
         if found is not None:
             return pa.Table.from_batches([pa.record_batch(found)])
+    table = _joined([*tables, *(part for batch in batches for part in _changes_of(batch))], _CHANGES)
     if adds_up:
         sums = table.group_by(["vs", "ve", "payload"], use_threads=False).aggregate([("change", "sum")])
         sums = sums.select(["vs", "ve", "payload", "change_sum"]).rename_columns(_CHANGES.names)

@@ -76,25 +76,23 @@ pub fn element_columns(py: Python<'_>, columns: &Columns) -> PyResult<ArrowBatch
     Ok(ArrowBatch(guarded(py, move || changes::columns(&columns.view()))?))
 }
 
-/// What the elements change, in order; None if it does not fit into one batch.
+/// What elements change, and the changes of record batches, in order; None if they do not fit into one batch.
 #[pyfunction]
-pub fn event_changes(py: Python<'_>, batches: Vec<PyRef<'_, Columns>>) -> PyResult<Option<ArrowBatch>> {
+pub fn event_changes(
+    py: Python<'_>,
+    batches: Vec<PyRef<'_, Columns>>,
+    parts: Vec<Bound<'_, PyAny>>,
+    adds_up: bool,
+) -> PyResult<Option<ArrowBatch>> {
+    let Some(parts) = imported(&parts)? else {
+        return Ok(None);
+    };
     let batches: Vec<&Columns> = batches.iter().map(|columns| &**columns).collect();
     let found = guarded(py, move || {
         let views: Vec<_> = batches.iter().map(|columns| columns.view()).collect();
-        changes::changes(&views)
+        changes::changes(&views, &structs(parts)?, adds_up)
     })?;
     Ok(found.map(ArrowBatch))
-}
-
-/// The changes of several batches in order; None if they do not fit into one.
-#[pyfunction]
-pub fn sorted_changes(py: Python<'_>, batches: Vec<Bound<'_, PyAny>>, adds_up: bool) -> PyResult<Option<ArrowBatch>> {
-    let Some(batches) = imported(&batches)? else {
-        return Ok(None);
-    };
-    let sorted = guarded(py, move || changes::sorted(&structs(batches)?, adds_up))?;
-    Ok(sorted.map(ArrowBatch))
 }
 
 /// The inserts and adjusts of a batch.

@@ -33,7 +33,7 @@ mod _native {
     use super::digests::Digests;
     #[pymodule_export]
     use super::elements::{
-        divide, element_columns, element_rows, event_changes, in_order, pack_elements, sorted_changes, without_stables,
+        divide, element_columns, element_rows, event_changes, in_order, pack_elements, without_stables,
     };
     #[pymodule_export]
     use super::limit::{CountLimit, Limit};

@@ -39,9 +39,21 @@ pub fn columns(view: &View<'_>) -> StructArray {
     ])
 }
 
-/// The changes that the elements make, in order. None if their payloads do not fit into one array.
-pub fn changes(batches: &[View<'_>]) -> Option<StructArray> {
-    let mut changes: Vec<Change<'_>> = Vec::with_capacity(batches.iter().map(View::len).sum());
+/// The changes that elements make and those of `parts`, in order. `adds_up`: one for each event, their sum; none where it
+/// is 0. None if a part has other columns than `vs`, `ve`, `payload` and `change`, or if the payloads do not fit into one
+/// array.
+pub fn changes(batches: &[View<'_>], parts: &[StructArray], adds_up: bool) -> Option<StructArray> {
+    let rows = batches.iter().map(View::len).sum::<usize>() + parts.iter().map(Array::len).sum::<usize>();
+    let mut changes: Vec<Change<'_>> = Vec::with_capacity(rows);
+    for part in parts {
+        let times = |name: &str| part.column_by_name(name)?.as_primitive_opt::<Int64Type>();
+        let (vs, ve, change) = (times("vs")?, times("ve")?, times("change")?);
+        let payload = part.column_by_name("payload")?.as_binary_opt::<i32>()?;
+        if part.columns().iter().any(|column| column.null_count() > 0) {
+            return None;
+        }
+        changes.extend((0..part.len()).map(|at| (ve.value(at), vs.value(at), payload.value(at), change.value(at))));
+    }
     for view in batches {
         for at in (0..view.len()).filter(|&at| view.kind(at) != STABLE) {
             let (vs, ve, vold, payload) = (view.vs(at), view.ve(at), view.vold(at), view.payload(at));
@@ -53,24 +65,9 @@ pub fn changes(batches: &[View<'_>]) -> Option<StructArray> {
             }
         }
     }
-    in_order(&mut changes);
-    written(&changes)
-}
-
-/// The changes of several batches, in order. `adds_up`: one for each event, their sum; none where it is 0. None if a
-/// batch has other columns than `vs`, `ve`, `payload` and `change`, or if the payloads do not fit into one array.
-pub fn sorted(batches: &[StructArray], adds_up: bool) -> Option<StructArray> {
-    let mut changes: Vec<Change<'_>> = Vec::with_capacity(batches.iter().map(Array::len).sum());
-    for batch in batches {
-        let times = |name: &str| batch.column_by_name(name)?.as_primitive_opt::<Int64Type>();
-        let (vs, ve, change) = (times("vs")?, times("ve")?, times("change")?);
-        let payload = batch.column_by_name("payload")?.as_binary_opt::<i32>()?;
-        if batch.columns().iter().any(|column| column.null_count() > 0) {
-            return None;
-        }
-        changes.extend((0..batch.len()).map(|at| (ve.value(at), vs.value(at), payload.value(at), change.value(at))));
+    if !changes.is_sorted_by(|before, next| key(before) <= key(next)) {
+        changes.sort_by(|before, next| key(before).cmp(&key(next)));
     }
-    in_order(&mut changes);
     if adds_up {
         changes.dedup_by(|next, kept| {
             let is_same = key(next) == key(kept);
@@ -84,12 +81,6 @@ pub fn sorted(batches: &[StructArray], adds_up: bool) -> Option<StructArray> {
 
 fn key<'a>(change: &Change<'a>) -> (i64, i64, &'a [u8]) {
     (change.0, change.1, change.2)
-}
-
-fn in_order(changes: &mut [Change<'_>]) {
-    if !changes.is_sorted_by(|before, next| key(before) <= key(next)) {
-        changes.sort_by(|before, next| key(before).cmp(&key(next)));
-    }
 }
 
 fn written(changes: &[Change<'_>]) -> Option<StructArray> {
