@@ -25,7 +25,7 @@ from bench.load import server
 from bench.rig.spark import SMALL, by_turns, rows_per_s, run_to_end, scratch_session, small_columns
 from lmerge.client import Publisher
 from lmerge.spark import register
-from lmerge.spark.source.envelope_rows import ENVELOPES, FINAL
+from lmerge.spark.source.envelope_rows import ENVELOPES, FINAL, FRAMES
 from lmerge.wire.arrow import insert_columns
 from lmerge.wire.rows import RowCodec
 from lmerge.wire.schema import parse_schema
@@ -104,10 +104,16 @@ def measure(report: BenchReport, spark: Any, folder: Path, size: SourceBenchSize
     """Measure every source in every repeat."""
     checkpoints = count()
 
-    def rate(rows: Any) -> float:
+    def rate(rows: Any, *, are_frames: bool = False) -> float:
         batches = run_to_end(rows.writeStream.format("noop"), folder / f"checkpoint-{next(checkpoints)}")
-        assert sum(one["numInputRows"] for one in batches) >= size.events
+        read = sum(one["numInputRows"] for one in batches)
+        if are_frames:  # a row holds thousands of elements
+            return rows_per_s(batches[2:]) * size.events / read
+        assert read >= size.events, read
         return rows_per_s(batches[2:])
+
+    def merge_rate(envelope: str) -> float:
+        return rate(from_merge(spark, target, envelope, size), are_frames=envelope == FRAMES)
 
     write_files(folder / "files", size)
     with server("--retain-bytes", str(2**30)) as target:
@@ -115,7 +121,7 @@ def measure(report: BenchReport, spark: Any, folder: Path, size: SourceBenchSize
         works: dict[str, Callable[[], float]] = {
             PARQUET: lambda: rate(from_parquet(spark, folder / "files")),
             READY: lambda: rate(from_ready(spark, size)),
-            **{name: partial(lambda name: rate(from_merge(spark, target, name, size)), name) for name in ENVELOPES},
+            **{name: partial(merge_rate, name) for name in ENVELOPES},
         }
         found = by_turns(works, size.repeats)
     panel = Panel(f"{size.rows_max:,} rows a batch, into noop", "repeat", "rows/s", log="y")
