@@ -108,7 +108,7 @@ def measure(report: BenchReport, spark: Any, folder: Path, size: SourceBenchSize
         batches = run_to_end(rows.writeStream.format("noop"), folder / f"checkpoint-{next(checkpoints)}")
         read = sum(one["numInputRows"] for one in batches)
         if are_frames:  # a row holds thousands of elements
-            return rows_per_s(batches[2:]) * size.events / read
+            return float(rows_per_s(batches[2:]) * size.events / read)
         assert read >= size.events, read
         return rows_per_s(batches[2:])
 

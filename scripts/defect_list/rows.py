@@ -280,8 +280,8 @@ DEFECTS = (
     Defect(
         "an event that was removed is a change",
         CHANGES,
-        "            if ve > vs {",
-        "            if ve >= vs {",
+        "            if ve > vs && !take(",
+        "            if ve >= vs && !take(",
         SUMMED,
     ),
     Defect(

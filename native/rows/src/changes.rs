@@ -43,31 +43,21 @@ pub fn columns(view: &View<'_>) -> StructArray {
 /// is 0. None if a part has other columns than `vs`, `ve`, `payload` and `change`, or if the payloads do not fit into one
 /// array.
 pub fn changes(batches: &[View<'_>], parts: &[StructArray], adds_up: bool) -> Option<StructArray> {
-    let rows = batches.iter().map(View::len).sum::<usize>() + parts.iter().map(Array::len).sum::<usize>();
+    let parts: Vec<Part<'_>> = parts.iter().map(Part::of).collect::<Option<_>>()?;
+    let rows = batches.iter().map(View::len).sum::<usize>() + parts.iter().map(Part::len).sum::<usize>();
+    let mut out = Written::of(rows, payload_bytes(batches, &parts)?);
+    let mut before: Change<'_> = (i64::MIN, i64::MIN, &[], 0);
+    let is_sorted = |change| key(&std::mem::replace(&mut before, change)) <= key(&change);
+    if !adds_up && walk(&parts, batches, is_sorted) {
+        walk(&parts, batches, |change| out.push(&change));
+        return Some(out.batch());
+    }
     let mut changes: Vec<Change<'_>> = Vec::with_capacity(rows);
-    for part in parts {
-        let times = |name: &str| part.column_by_name(name)?.as_primitive_opt::<Int64Type>();
-        let (vs, ve, change) = (times("vs")?, times("ve")?, times("change")?);
-        let payload = part.column_by_name("payload")?.as_binary_opt::<i32>()?;
-        if part.columns().iter().any(|column| column.null_count() > 0) {
-            return None;
-        }
-        changes.extend((0..part.len()).map(|at| (ve.value(at), vs.value(at), payload.value(at), change.value(at))));
-    }
-    for view in batches {
-        for at in (0..view.len()).filter(|&at| view.kind(at) != STABLE) {
-            let (vs, ve, vold, payload) = (view.vs(at), view.ve(at), view.vold(at), view.payload(at));
-            if ve > vs {
-                changes.push((ve, vs, payload, 1));
-            }
-            if view.kind(at) == ADJUST && vold > vs {
-                changes.push((vold, vs, payload, -1));
-            }
-        }
-    }
-    if !changes.is_sorted_by(|before, next| key(before) <= key(next)) {
-        changes.sort_by(|before, next| key(before).cmp(&key(next)));
-    }
+    walk(&parts, batches, |change| {
+        changes.push(change);
+        true
+    });
+    changes.sort_by(|before, next| key(before).cmp(&key(next)));
     if adds_up {
         changes.dedup_by(|next, kept| {
             let is_same = key(next) == key(kept);
@@ -76,39 +66,123 @@ pub fn changes(batches: &[View<'_>], parts: &[StructArray], adds_up: bool) -> Op
         });
         changes.retain(|change| change.3 != 0);
     }
-    written(&changes)
+    changes.iter().all(|change| out.push(change));
+    Some(out.batch())
+}
+
+/// Changes that were written before.
+struct Part<'a> {
+    vs: &'a Int64Array,
+    ve: &'a Int64Array,
+    payload: &'a BinaryArray,
+    change: &'a Int64Array,
+}
+
+impl<'a> Part<'a> {
+    fn of(batch: &'a StructArray) -> Option<Part<'a>> {
+        let times = |name: &str| batch.column_by_name(name)?.as_primitive_opt::<Int64Type>();
+        let has_nulls = batch.columns().iter().any(|column| column.null_count() > 0);
+        (!has_nulls).then_some(Part {
+            vs: times("vs")?,
+            ve: times("ve")?,
+            payload: batch.column_by_name("payload")?.as_binary_opt::<i32>()?,
+            change: times("change")?,
+        })
+    }
+
+    fn len(&self) -> usize {
+        self.vs.len()
+    }
+}
+
+/// The bytes of all payloads, twice those of batches with adjusts; None if an array may not hold them.
+fn payload_bytes(batches: &[View<'_>], parts: &[Part<'_>]) -> Option<usize> {
+    let of_batch = |view: &View<'_>| view.payload_bytes() * if view.kinds().contains(&ADJUST) { 2 } else { 1 };
+    let in_parts = parts.iter().map(|part| {
+        let offsets = part.payload.value_offsets();
+        (offsets[part.len()] - offsets[0]) as usize
+    });
+    let bytes = batches.iter().map(of_batch).sum::<usize>() + in_parts.sum::<usize>();
+    i32::try_from(bytes).ok().map(|_| bytes)
+}
+
+/// Give each change to `take`, until it returns false. Returns whether all were taken.
+fn walk<'a>(parts: &[Part<'a>], batches: &[View<'a>], mut take: impl FnMut(Change<'a>) -> bool) -> bool {
+    for part in parts {
+        for at in 0..part.len() {
+            let change = (
+                part.ve.value(at),
+                part.vs.value(at),
+                part.payload.value(at),
+                part.change.value(at),
+            );
+            if !take(change) {
+                return false;
+            }
+        }
+    }
+    for view in batches {
+        for at in (0..view.len()).filter(|&at| view.kind(at) != STABLE) {
+            let (vs, ve, payload) = (view.vs(at), view.ve(at), view.payload(at));
+            if ve > vs && !take((ve, vs, payload, 1)) {
+                return false;
+            }
+            if view.kind(at) == ADJUST && view.vold(at) > vs && !take((view.vold(at), vs, payload, -1)) {
+                return false;
+            }
+        }
+    }
+    true
 }
 
 fn key<'a>(change: &Change<'a>) -> (i64, i64, &'a [u8]) {
     (change.0, change.1, change.2)
 }
 
-fn written(changes: &[Change<'_>]) -> Option<StructArray> {
-    let bytes: usize = changes.iter().map(|change| change.2.len()).sum();
-    i32::try_from(bytes).ok()?;
-    let mut payloads = Vec::with_capacity(bytes);
-    let mut ends = Vec::with_capacity(changes.len() + 1);
-    ends.push(0);
-    for change in changes {
-        payloads.extend_from_slice(change.2);
-        ends.push(payloads.len() as i32);
+/// Columns of changes that are being written.
+struct Written {
+    vs: Vec<i64>,
+    ve: Vec<i64>,
+    ends: Vec<i32>,
+    payloads: Vec<u8>,
+    change: Vec<i64>,
+}
+
+impl Written {
+    fn of(rows: usize, payload_bytes: usize) -> Written {
+        let mut ends = Vec::with_capacity(rows + 1);
+        ends.push(0);
+        Written {
+            vs: Vec::with_capacity(rows),
+            ve: Vec::with_capacity(rows),
+            ends,
+            payloads: Vec::with_capacity(payload_bytes),
+            change: Vec::with_capacity(rows),
+        }
     }
-    let ints = |of: &dyn Fn(&Change<'_>) -> i64| -> ArrayRef {
-        Arc::new(Int64Array::from_iter_values(changes.iter().map(of)))
-    };
-    Some(batch(vec![
-        ("vs", ints(&|change| change.1)),
-        ("ve", ints(&|change| change.0)),
-        (
-            "payload",
-            Arc::new(BinaryArray::new(
-                OffsetBuffer::new(ScalarBuffer::from(ends)),
-                payloads.into(),
-                None,
-            )),
-        ),
-        ("change", ints(&|change| change.3)),
-    ]))
+
+    fn push(&mut self, &(ve, vs, payload, change): &Change<'_>) -> bool {
+        self.vs.push(vs);
+        self.ve.push(ve);
+        self.payloads.extend_from_slice(payload);
+        self.ends.push(self.payloads.len() as i32);
+        self.change.push(change);
+        true
+    }
+
+    fn batch(self) -> StructArray {
+        let ints = |values: Vec<i64>| -> ArrayRef { Arc::new(Int64Array::from(values)) };
+        let offsets = OffsetBuffer::new(ScalarBuffer::from(self.ends));
+        batch(vec![
+            ("vs", ints(self.vs)),
+            ("ve", ints(self.ve)),
+            (
+                "payload",
+                Arc::new(BinaryArray::new(offsets, self.payloads.into(), None)),
+            ),
+            ("change", ints(self.change)),
+        ])
+    }
 }
 
 fn batch(columns: Vec<(&str, ArrayRef)>) -> StructArray {
