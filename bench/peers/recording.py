@@ -23,7 +23,7 @@ from lmerge.core.batch import Batch
 from lmerge.core.elements import ADJUST, INSERT
 from lmerge.testing.streams.large_inputs import LARGE, STEP, LargeInputs
 
-ROWS_A_BATCH = 4_096
+ROWS_A_BATCH = 8_192
 SEGMENTS = 10
 BEGIN_MS = 1_700_000_000_000
 """The first start. Not 0: Spark's watermark begins there and drops the row."""
