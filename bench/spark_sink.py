@@ -219,8 +219,9 @@ def throughput(report: BenchReport, spark: Any, folder: Path, size: SinkBenchSiz
     panel = Panel("400,000 rows a batch", "repeat", "rows/s", log="y")
     for name, values in found.items():
         panel.add_repeats(name, report.add(name, values, "rows/s"))
-    for name in (APPEND, ELEMENTS):
+    for name, empty in ((APPEND, f"{EMPTY}, rows"), (ELEMENTS, f"{EMPTY}, elements")):
         reached = median(found[name])
+        report.note(f"{name} / {EMPTY} = {reached / median(found[empty]):.2f}")
         report.note(
             f"target {ROWS_PER_S:,} rows/s, {name}: {'reached' if reached >= ROWS_PER_S else 'MISSED'} ({reached:,.0f})"
         )
