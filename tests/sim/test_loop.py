@@ -108,6 +108,17 @@ def test_a_function_in_a_thread_takes_the_time_of_the_disk_and_its_turn(small: S
     assert ran == [0, 1, 2]
 
 
+def test_a_new_thread_does_not_wait_for_one_that_has_gone(small: SmallNetwork) -> None:
+    small.client.disk_s = (1.0, 1.0)
+
+    async def main() -> float:
+        jobs = [small.loop.run_in_executor(object(), int) for _ in range(3)]  # each gone before the next is made
+        await asyncio.gather(*jobs)
+        return small.loop.time()
+
+    assert small.run(main()) == pytest.approx(1.0, abs=0.01)
+
+
 def test_an_error_in_a_thread_is_raised_where_it_is_awaited(small: SmallNetwork) -> None:
     async def main() -> None:
         with pytest.raises(ZeroDivisionError):

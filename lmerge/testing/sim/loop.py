@@ -64,7 +64,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.problems: list[str] = []  # exceptions that were not handled
         self.ending = False  # the run is over: dead processes may unwind
         self._now = 0.0
-        self._busy_until: dict[int, float] = {}  # by executor: its functions run one after another
+        # By executor: its functions run one after another. Not by its id, which another one may have later.
+        self._busy_until: dict[Any, float] = {}
         self.set_task_factory(self._make_task)
         self.set_exception_handler(self._unhandled)
 
@@ -88,8 +89,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Run the function at one moment of a virtual delay; its result comes at the end of the delay."""
         process = PROCESS.get()
         delay = 1e-6 + (process.executor_delay_s() if process is not None else 0.0)
-        start = max(self._now, self._busy_until.get(id(executor), 0.0))
-        self._busy_until[id(executor)] = end = start + delay
+        start = max(self._now, self._busy_until.get(executor, 0.0))
+        self._busy_until[executor] = end = start + delay
         future: asyncio.Future[Any] = self.create_future()
 
         def run() -> None:
