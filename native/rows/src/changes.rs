@@ -10,9 +10,10 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, BinaryArray, Int64Array, StructArray, UInt8Array};
 use arrow_buffer::{OffsetBuffer, ScalarBuffer};
-use arrow_schema::{Field, Fields};
 use lmerge_core::columns::View;
 use lmerge_core::element::{ADJUST, STABLE};
+
+use crate::elements::{payloads, table};
 
 /// Ve, Vs, payload, change.
 type Change<'a> = (i64, i64, &'a [u8], i64);
@@ -21,21 +22,12 @@ type Change<'a> = (i64, i64, &'a [u8], i64);
 pub fn columns(view: &View<'_>) -> StructArray {
     let ints =
         |of: &dyn Fn(usize) -> i64| -> ArrayRef { Arc::new(Int64Array::from_iter_values((0..view.len()).map(of))) };
-    let lengths = (0..view.len()).map(|at| view.payload(at).len());
-    let payloads = view.payloads_bytes().to_vec();
-    batch(vec![
+    table(vec![
         ("kind", Arc::new(UInt8Array::from(view.kinds().to_vec()))),
         ("vs", ints(&|at| view.vs(at))),
         ("ve", ints(&|at| view.ve(at))),
         ("vold", ints(&|at| view.vold(at))),
-        (
-            "payload",
-            Arc::new(BinaryArray::new(
-                OffsetBuffer::from_lengths(lengths),
-                payloads.into(),
-                None,
-            )),
-        ),
+        ("payload", payloads(view)),
     ])
 }
 
@@ -49,7 +41,10 @@ pub fn changes(batches: &[View<'_>], parts: &[StructArray], adds_up: bool) -> Op
     let mut before: Change<'_> = (i64::MIN, i64::MIN, &[], 0);
     let is_sorted = |change| key(&std::mem::replace(&mut before, change)) <= key(&change);
     if !adds_up && walk(&parts, batches, is_sorted) {
-        walk(&parts, batches, |change| out.push(&change));
+        walk(&parts, batches, |change| {
+            out.push(&change);
+            true
+        });
         return Some(out.batch());
     }
     let mut changes: Vec<Change<'_>> = Vec::with_capacity(rows);
@@ -66,7 +61,7 @@ pub fn changes(batches: &[View<'_>], parts: &[StructArray], adds_up: bool) -> Op
         });
         changes.retain(|change| change.3 != 0);
     }
-    changes.iter().all(|change| out.push(change));
+    changes.iter().for_each(|change| out.push(change));
     Some(out.batch())
 }
 
@@ -161,19 +156,18 @@ impl Written {
         }
     }
 
-    fn push(&mut self, &(ve, vs, payload, change): &Change<'_>) -> bool {
+    fn push(&mut self, &(ve, vs, payload, change): &Change<'_>) {
         self.vs.push(vs);
         self.ve.push(ve);
         self.payloads.extend_from_slice(payload);
         self.ends.push(self.payloads.len() as i32);
         self.change.push(change);
-        true
     }
 
     fn batch(self) -> StructArray {
         let ints = |values: Vec<i64>| -> ArrayRef { Arc::new(Int64Array::from(values)) };
         let offsets = OffsetBuffer::new(ScalarBuffer::from(self.ends));
-        batch(vec![
+        table(vec![
             ("vs", ints(self.vs)),
             ("ve", ints(self.ve)),
             (
@@ -183,10 +177,4 @@ impl Written {
             ("change", ints(self.change)),
         ])
     }
-}
-
-fn batch(columns: Vec<(&str, ArrayRef)>) -> StructArray {
-    let field = |(name, array): &(&str, ArrayRef)| Field::new(*name, array.data_type().clone(), true);
-    let fields: Fields = columns.iter().map(field).collect();
-    StructArray::new(fields, columns.into_iter().map(|(_, array)| array).collect(), None)
 }

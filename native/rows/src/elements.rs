@@ -149,19 +149,10 @@ pub fn rows(view: &View<'_>, shard: i32, first: i64) -> Option<StructArray> {
     }
     let ints = |of: &dyn Fn(usize) -> i64| ScalarBuffer::from_iter((0..count).map(of));
     let is_adjust = NullBuffer::from_iter(view.kinds().iter().map(|&kind| kind == ADJUST));
-    let ends = (0..count).map(|at| view.payload(at).len());
-    let payloads = view.payloads_bytes().to_vec();
     let order = (0..count as i64).map(|at| first + at);
-    let columns: [(&str, ArrayRef); 8] = [
+    Some(table(vec![
         ("kind", Arc::new(kind_names(view.kinds()))),
-        (
-            "payload",
-            Arc::new(BinaryArray::new(
-                OffsetBuffer::from_lengths(ends),
-                payloads.into(),
-                None,
-            )),
-        ),
+        ("payload", payloads(view)),
         ("vs", Arc::new(Int64Array::new(ints(&|at| view.vs(at)), None))),
         ("ve", Arc::new(Int64Array::new(ints(&|at| view.ve(at)), None))),
         (
@@ -174,14 +165,25 @@ pub fn rows(view: &View<'_>, shard: i32, first: i64) -> Option<StructArray> {
         ),
         ("order", Arc::new(Int64Array::from_iter_values(order))),
         ("ended", new_null_array(&DataType::Utf8, count)),
-    ];
-    let field = |(name, array): &(&str, ArrayRef)| Field::new(*name, array.data_type().clone(), true);
-    let fields: Fields = columns.iter().map(field).collect();
-    Some(StructArray::new(
-        fields,
-        columns.into_iter().map(|(_, array)| array).collect(),
+    ]))
+}
+
+/// The payloads of all elements.
+pub(crate) fn payloads(view: &View<'_>) -> ArrayRef {
+    let lengths = (0..view.len()).map(|at| view.payload(at).len());
+    let bytes = view.payloads_bytes().to_vec();
+    Arc::new(BinaryArray::new(
+        OffsetBuffer::from_lengths(lengths),
+        bytes.into(),
         None,
     ))
+}
+
+/// Columns, of one length, as a record batch.
+pub(crate) fn table(columns: Vec<(&str, ArrayRef)>) -> StructArray {
+    let field = |(name, array): &(&str, ArrayRef)| Field::new(*name, array.data_type().clone(), true);
+    let fields: Fields = columns.iter().map(field).collect();
+    StructArray::new(fields, columns.into_iter().map(|(_, array)| array).collect(), None)
 }
 
 /// The columns of rows of elements.
