@@ -19,7 +19,7 @@ from typing import Any
 import grpc
 
 from bench.harness import exit_on_help
-from lmerge.client.connection.streams import CHANNEL_OPTIONS
+from lmerge.client.connection.channels import CHANNEL_OPTIONS
 
 SERVICE = "bench.Raw"
 

@@ -62,7 +62,7 @@ def raw(target: str, _events: int, pipe: Connection) -> None:
     import grpc
 
     from lmerge.client.connection import streams
-    from lmerge.client.connection.streams import CHANNEL_OPTIONS
+    from lmerge.client.connection.channels import CHANNEL_OPTIONS
     from lmerge.wire.generated import lmerge_pb2 as pb
 
     async def read() -> float:

@@ -89,7 +89,7 @@ async def _read(target: str, name: str, end_s: float) -> tuple[list[float], int,
     import grpc
 
     from lmerge.client.connection import streams
-    from lmerge.client.connection.streams import CHANNEL_OPTIONS
+    from lmerge.client.connection.channels import CHANNEL_OPTIONS
     from lmerge.wire.generated import lmerge_pb2 as pb
 
     ages: list[float] = []

@@ -1,4 +1,4 @@
-"""What does a server gain whose gRPC port runs in the native core: ``lmerge serve`` with both transports?
+"""What do a server and its clients gain whose gRPC runs in the native core: the same load on both transports?
 
 Beside a raw gRPC stream of the same bytes, in turns, on one machine: 3 publisher processes and 1 subscriber as in
 ``service_throughput``, and latencies at 3 x 5,000 and 3 x 50,000 elements/s as in ``service_latency``, those also while
@@ -8,15 +8,17 @@ p50 below 2 ms, p99 below 10 ms, and below 30 ms on busy cores.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import partial
 
 from bench import service_latency, service_throughput
 from bench.harness import Panel, begin, bench_parser, plot
 from bench.load import Serve, server
+from lmerge.client.connection.channels import VARIABLE
 from lmerge.core.engines.selection import NATIVE
 from lmerge.service.choices import TransportChoice
 
@@ -25,9 +27,15 @@ REPEATS = 5
 BUSY_CORES = 2
 
 
-def serving(transport: str, *arguments: str) -> AbstractContextManager[str]:
-    """Run a server on this transport."""
-    return server("--transport", transport, *arguments)
+@contextmanager
+def serving(transport: str, *arguments: str) -> Iterator[str]:
+    """Run a server on this transport. The clients that are started beside it use it, too."""
+    os.environ[VARIABLE] = transport
+    try:
+        with server("--transport", transport, *arguments) as target:
+            yield target
+    finally:
+        del os.environ[VARIABLE]
 
 
 SERVERS: dict[str, Serve] = {name: partial(serving, name) for name in (TransportChoice.GRPC, TransportChoice.NATIVE)}
@@ -79,7 +87,7 @@ def main() -> None:
                     latency.add(name, per_s, row)
     if not quick:
         report.save("transports")
-        plot("transports", "The two transports of a server, loopback, 2 cores", [throughput, latency])
+        plot("transports", "The two transports of a server and its clients, loopback, 2 cores", [throughput, latency])
 
 
 if __name__ == "__main__":

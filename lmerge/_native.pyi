@@ -100,6 +100,67 @@ class Call:
         """Whether the peer has gone."""
 
 @final
+class ClientTls:
+    """Certificates of a client, in PEM, and the authorities of its servers."""
+
+    def __new__(cls, ca: bytes, key: bytes | None = None, certificate: bytes | None = None) -> ClientTls:
+        """Raise ValueError for files that cannot be used."""
+
+@final
+class ClientCall:
+    """A call to a server. None of its methods waits. One that is dropped is cancelled."""
+
+    @property
+    def id(self) -> int: ...
+    def read(self) -> Message | bool | None:
+        """Return a message; None if an event will come; False if there will be none: the call has its status."""
+    def write(self, request: bytes) -> bool | None:
+        """Add a request. True: there is room for another; None: an event will come; False: it cannot be sent."""
+    def room(self) -> bool | None:
+        """Return the same as ``write``, without a request."""
+    def end_requests(self) -> None:
+        """Declare that there will be no more requests."""
+    @property
+    def headers(self) -> list[tuple[str, str | bytes]] | None:
+        """The server's first metadata; None as long as an event will come for them."""
+    @property
+    def status(self) -> tuple[int, str, list[tuple[str, str | bytes]]] | None:
+        """The code, the text and the trailing metadata; None before the end, for which an event comes."""
+    def cancel(self) -> None:
+        """End the call now. What was not read is dropped."""
+
+@final
+class Channel:
+    """Calls to one server over one connection, which is made when a call needs it."""
+
+    def __new__(
+        cls,
+        authority: str,
+        *,
+        tls: ClientTls | None,
+        server_name: str,
+        attempt_s: float,
+        receive_bytes: int,
+        keepalive_s: float,
+        keepalive_timeout_s: float,
+    ) -> Channel:
+        """``server_name``: for TLS. Raises ValueError for a name that is none, and OSError."""
+    @property
+    def file(self) -> int:
+        """The file that can be read while events wait."""
+    @property
+    def is_ready(self) -> bool:
+        """Whether a connection is open on which the server has answered."""
+    def open(
+        self, path: str, metadata: Sequence[tuple[str, str | bytes]], deadline_s: float | None = None
+    ) -> ClientCall:
+        """Open a call, which may take ``deadline_s``. Raises ValueError for metadata that cannot be sent."""
+    def events(self) -> list[int]:
+        """Return the numbers of the calls for which something has come."""
+    def close(self) -> None:
+        """Let the connection end when its calls have."""
+
+@final
 class Transport:
     """A gRPC port: its own threads do the I/O, and the owner runs the calls."""
 
@@ -142,7 +203,7 @@ class Received:
 def read_publish(message: bytes | Message) -> Received | None:
     """Return the batch of a PublishRequest; None if it has another content, or protobuf must decide about the bytes."""
 
-def read_subscribe(message: bytes) -> Received | None:
+def read_subscribe(message: bytes | Message) -> Received | None:
     """Return the batch of a SubscribeResponse; None if it has another content, or protobuf must decide about it."""
 
 def encode_publish(sequence: int, batches: Sequence[Columns]) -> bytes:

@@ -44,6 +44,12 @@ def check_address(text: str) -> str:
     return text
 
 
+def is_host_port(address: str) -> bool:
+    """Return whether a checked address is HOST:PORT, so that no scheme of gRPC is needed to reach it."""
+    match = _HOST_PORT.fullmatch(address)
+    return match is not None and match[2] is None
+
+
 def _check_host_port(one: str, text: str, *, needs_port: bool) -> None:
     match = _HOST_PORT.fullmatch(one)
     if match is None:

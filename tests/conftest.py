@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from interrupts import accept_interrupts
 
+from lmerge.client.connection import channels
 from lmerge.core.engines import selection
 from lmerge.service.choices import TransportChoice
 from lmerge.service.port import any_port
@@ -118,6 +119,17 @@ def transport(request: pytest.FixtureRequest, demand: Callable[[str], None], mon
     if request.param == TransportChoice.NATIVE:
         demand(selection.NATIVE)
     monkeypatch.setattr(any_port, "automatic", lambda _settings: request.param)
+    return str(request.param)
+
+
+@pytest.fixture(params=channels.TRANSPORTS[1:])
+def client_transport(
+    request: pytest.FixtureRequest, demand: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> str:
+    """Select the transport of clients."""
+    if request.param == channels.NATIVE:
+        demand(selection.NATIVE)
+    monkeypatch.setenv(channels.VARIABLE, request.param)
     return str(request.param)
 
 

@@ -41,7 +41,7 @@ class Frames(Protocol):
     def read_publish(self, data: Message) -> Received | pb.PublishRequest:
         """Read a publisher's message. Raises protobuf's DecodeError."""
 
-    def read_subscribe(self, data: bytes) -> Received | pb.SubscribeResponse:
+    def read_subscribe(self, data: Message) -> Received | pb.SubscribeResponse:
         """Read a server's message to a subscriber. Raises protobuf's DecodeError."""
 
     def encode_publish(self, sequence: int, batches: Sequence[AnyBatch]) -> bytes: ...
@@ -91,8 +91,8 @@ class PythonFrames:
             return request
         return ReceivedLists(request.batch.sequence, request.batch.batch)
 
-    def read_subscribe(self, data: bytes) -> Received | pb.SubscribeResponse:
-        response = pb.SubscribeResponse.FromString(data)
+    def read_subscribe(self, data: Message) -> Received | pb.SubscribeResponse:
+        response = pb.SubscribeResponse.FromString(bytes(data))
         return response if response.WhichOneof("message") != "batch" else ReceivedLists(0, response.batch)
 
     def encode_publish(self, sequence: int, batches: Sequence[AnyBatch]) -> bytes:

@@ -7,7 +7,7 @@ Importing this module imports the compiled core: ``engine_frames`` does so when 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias, cast
 
 from lmerge import _native
 from lmerge._native import Columns
@@ -17,6 +17,9 @@ from lmerge.errors import InvalidBatch, LimitExceeded
 from lmerge.wire.frames import PYTHON_FRAMES, Message, Received
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import BatchLimits
+
+# What ``Message`` is on the native engine.
+_NativeMessage: TypeAlias = bytes | _native.Message
 
 
 class ReceivedColumns(NamedTuple):
@@ -41,12 +44,11 @@ class NativeFrames:
     """
 
     def read_publish(self, data: Message) -> Received | pb.PublishRequest:
-        assert isinstance(data, bytes | _native.Message)
-        received = _native.read_publish(data)
+        received = _native.read_publish(cast(_NativeMessage, data))
         return PYTHON_FRAMES.read_publish(data) if received is None else ReceivedColumns(received.sequence, received)
 
-    def read_subscribe(self, data: bytes) -> Received | pb.SubscribeResponse:
-        received = _native.read_subscribe(data)
+    def read_subscribe(self, data: Message) -> Received | pb.SubscribeResponse:
+        received = _native.read_subscribe(cast(_NativeMessage, data))
         return PYTHON_FRAMES.read_subscribe(data) if received is None else ReceivedColumns(0, received)
 
     def encode_publish(self, sequence: int, batches: Sequence[AnyBatch]) -> bytes:

@@ -46,27 +46,42 @@ class Authority:
     ) -> Pair:
         """Make a certificate in ``file``.pem and its key in ``file``.key."""
         key = ec.generate_private_key(ec.SECP256R1())
-        names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(uri) for uri in uris]
-        for host in hosts:
-            try:
-                names.append(x509.IPAddress(ipaddress.ip_address(host)))
-            except ValueError:
-                names.append(x509.DNSName(host))
+        names = [x509.UniformResourceIdentifier(uri) for uri in uris] + _names(hosts)
         builder = _builder(_name(common_name or file), self._name, key.public_key(), age, lifetime)
         if names:
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
-        pair = Pair(str(self._folder / f"{file}.pem"), str(self._folder / f"{file}.key"))
-        Path(pair.cert).write_bytes(_pem(builder.sign(self._key, hashes.SHA256())))
-        Path(pair.key).write_bytes(
-            key.private_bytes(
-                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-            )
-        )
-        return pair
+        return _written(self._folder / file, builder.sign(self._key, hashes.SHA256()), key)
 
     def issue_server(self, file: str = "server") -> Pair:
         """Make a certificate for a server on this machine."""
         return self.issue(file, hosts=("localhost", "127.0.0.1", "::1"))
+
+
+def self_signed(folder: Path, hosts: Iterable[str], age: datetime.timedelta = DAY) -> Pair:
+    """Make a certificate that is its own authority, as `openssl req -x509` does, valid for two days."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    builder = _builder(_name("alone"), _name("alone"), key.public_key(), age)
+    builder = builder.add_extension(x509.SubjectAlternativeName(_names(hosts)), critical=False)
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    return _written(folder / "alone", builder.sign(key, hashes.SHA256()), key)
+
+
+def _written(path: Path, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> Pair:
+    pair = Pair(f"{path}.pem", f"{path}.key")
+    Path(pair.cert).write_bytes(_pem(certificate))
+    plain = serialization.NoEncryption()
+    Path(pair.key).write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain))
+    return pair
+
+
+def _names(hosts: Iterable[str]) -> list[x509.GeneralName]:
+    names: list[x509.GeneralName] = []
+    for host in hosts:
+        try:
+            names.append(x509.IPAddress(ipaddress.ip_address(host)))
+        except ValueError:
+            names.append(x509.DNSName(host))
+    return names
 
 
 def _builder(

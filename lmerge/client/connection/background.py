@@ -20,6 +20,8 @@ T = TypeVar("T")
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
 _thread: threading.Thread | None = None
+# Loops of the processes that this one was forked from. They are kept: their end would act on the parents' connections.
+_parent_loops: list[asyncio.AbstractEventLoop] = []
 
 # How long the end of a process waits for the background thread, which only has to cancel its tasks.
 EXIT_S: Final = 2.0
@@ -55,8 +57,10 @@ def _stop() -> None:
 
 
 def _forget() -> None:
-    """Forget the thread after a fork: it runs in the parent only."""
+    """Leave the thread to the parent after a fork: it runs there only."""
     global _loop, _thread, _lock
+    if _loop is not None:
+        _parent_loops.append(_loop)
     _loop = _thread = None
     _lock = threading.Lock()
 

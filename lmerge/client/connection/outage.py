@@ -28,15 +28,23 @@ _REASONS_MAX: Final = 3
 _REASON_CHARACTERS_MAX: Final = 500
 _NO_REASON: Final = "no attempt has ended yet"
 
-# What gRPC's words mean where they do not show what to change.
+# What the words of gRPC, and of the native transport behind them, mean where they do not show what to change.
 _MEANINGS: Final = {
     "Hostname Verification Check failed": "the server's certificate does not hold the name that the client calls",
     "is not in peer certificate": "the server's certificate does not hold the name that the client calls",
+    "certificate not valid for name": "the server's certificate does not hold the name that the client calls",
     "unable to get local issuer certificate": "no CA that the client trusts has signed the server's certificate",
+    "UnknownIssuer": "no CA that the client trusts has signed the server's certificate",
     "certificate has expired": "the server's certificate has expired",
+    "certificate expired": "the server's certificate has expired",
     "WRONG_VERSION_NUMBER": "the server does not encrypt, and the client does",
+    "InvalidContentType": "the server does not encrypt, and the client does",
     "http1.x server": "this port is one for HTTP; the server has another one for gRPC",
     "Socket closed": "the server may require TLS, or a certificate of the client",
+    "before the server had sent anything": "the server may require TLS, or a certificate of the client",
+    "answered in TLS": "the server may require TLS, or a certificate of the client",
+    "CertificateRequired": "the server requires a certificate of the client",
+    "TSI_DATA_CORRUPTED": "the server may require a certificate of the client",
 }
 
 _log: Final = logging.getLogger("lmerge.client")

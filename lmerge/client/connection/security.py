@@ -20,17 +20,14 @@ from types import TracebackType
 from typing import Any, Final
 
 import grpc
-import grpc.aio
 
-from lmerge.client.connection.streams import CHANNEL_OPTIONS
+from lmerge.client.connection import channels
+from lmerge.client.connection.channels import Certificates
 from lmerge.errors import UsageError
 from lmerge.loopback import host_of, is_loopback
 from lmerge.pem import load_pair
 
 TOKEN_BYTES_MAX: Final = 4096
-# gRPC's option for the time that one attempt to connect may take. A handshake is several round trips, and arithmetic.
-_CONNECT_OPTION: Final = "grpc.min_reconnect_backoff_ms"
-_CONNECT_MS: Final = 5_000
 # The channel in use and the one before it, which may still carry a call. Older ones are closed.
 _CHANNELS_MAX: Final = 2
 # Where systems keep the authorities that they trust. Without one of these gRPC uses a list of its own.
@@ -102,35 +99,30 @@ class Security:
         """Open a blocking channel of gRPC, for single calls. Raises UsageError as above."""
         metadata = tuple(TokenSource(self, target).metadata())
         if self.is_encrypted:
-            channel = grpc.secure_channel(target, self.credentials(), options=self._options((), target))
+            certificates = self.certificates(target)
+            options = channels.tls_options(certificates)
+            channel = grpc.secure_channel(target, channels.grpc_credentials(certificates), options=options)
         else:
             channel = grpc.insecure_channel(target)
         with channel:
             yield grpc.intercept_channel(channel, _AddsMetadata(metadata)) if metadata else channel
 
     def open_channel(self, target: str) -> Any:
-        """Return a plain channel of ``grpc.aio`` with the certificates that the files hold now, without the token."""
-        if self.is_encrypted:
-            return grpc.aio.secure_channel(target, self.credentials(), options=self._options(CHANNEL_OPTIONS, target))
-        return grpc.aio.insecure_channel(target, options=CHANNEL_OPTIONS)
+        """Return a plain channel with the certificates that the files hold now, without the token."""
+        return channels.open_channel(target, self.certificates(target) if self.is_encrypted else None)
 
-    def credentials(self) -> grpc.ChannelCredentials:
-        """Return credentials from the files as they are now. Raises UsageError."""
+    def certificates(self, target: str) -> Certificates:
+        """Return what the files hold now, for one server. Raises UsageError."""
         ca = _read_file("CA", self.ca) if self.ca is not None else _system_ca()
         cert = None if self.cert is None else _read_file("certificate", self.cert)
         key = None if self.key is None else _read_file("key", self.key)
         if self.cert is not None and self.key is not None:
-            load_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), self.cert, self.key)  # gRPC would only fail to connect
-        return grpc.ssl_channel_credentials(ca, key, cert)
+            load_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), self.cert, self.key)  # a channel would only not connect
+        return Certificates(ca, key, cert, self.server_names.get(target, self.server_name))
 
     def stamps(self) -> list[tuple[int, int] | None]:
         """Return values that change when a certificate file changes."""
         return [_stamp(path) for path in (self.ca, self.cert, self.key)]
-
-    def _options(self, options: Any, target: str) -> list[tuple[str, Any]]:
-        options = [(key, max(value, _CONNECT_MS) if key == _CONNECT_OPTION else value) for key, value in options]
-        name = self.server_names.get(target, self.server_name)
-        return options if name is None else [*options, ("grpc.ssl_target_name_override", name)]
 
 
 class TokenSource:

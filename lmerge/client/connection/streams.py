@@ -13,27 +13,12 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, Protocol
 
 import grpc
-import grpc.aio
 
 from lmerge.addresses import check_address
+from lmerge.client.connection import channels
 from lmerge.errors import UsageError
 from lmerge.wire.generated import lmerge_pb2 as pb
 
-CHANNEL_OPTIONS: Final = [
-    # A server that vanished silently is noticed within the sum of the first two, however idle the stream is.
-    # gRPC's defaults ping an idle connection twice and then once a minute, and wait a minute for each answer.
-    ("grpc.keepalive_time_ms", 10_000),  # the server ends clients that ping more often than every 5 s
-    ("grpc.keepalive_timeout_ms", 5_000),
-    ("grpc.http2.ping_timeout_ms", 5_000),
-    ("grpc.http2.max_pings_without_data", 0),
-    ("grpc.keepalive_permit_without_calls", 0),
-    ("grpc.max_receive_message_length", 64 * 2**20),
-    ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 2_000),  # the time for one attempt: on a WAN several round trips
-    ("grpc.max_reconnect_backoff_ms", 250),
-    # A pod that is started again has another address under its name. gRPC asks for a name once in 30 s by default.
-    ("grpc.dns_min_time_between_resolutions_ms", 500),
-]
 # More servers than any publisher or subscriber uses; a longer list is a mistake.
 TARGETS_MAX: Final = 16
 
@@ -51,7 +36,8 @@ class InsecureConnector:
     """Without encryption and without credentials."""
 
     def channel(self, target: str) -> AbstractAsyncContextManager[Any]:
-        return grpc.aio.insecure_channel(target, options=CHANNEL_OPTIONS)
+        channel: AbstractAsyncContextManager[Any] = channels.open_channel(target)
+        return channel
 
 
 INSECURE: Final = InsecureConnector()
@@ -89,7 +75,7 @@ def publish(channel: Any) -> Any:
 
 
 def subscribe(channel: Any, request: pb.SubscribeRequest) -> Any:
-    """Open a call of Subscribe: an iterator over bytes of SubscribeResponse."""
+    """Open a call of Subscribe: an iterator over messages of SubscribeResponse, which ``bytes`` can copy."""
     open_call = channel.unary_stream(
         f"/{_SERVICE}/Subscribe", request_serializer=pb.SubscribeRequest.SerializeToString, response_deserializer=None
     )

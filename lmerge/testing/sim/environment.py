@@ -15,9 +15,8 @@ from contextlib import ExitStack, contextmanager
 from random import Random
 from typing import Any, Final
 
-import grpc.aio
-
 from lmerge import clock
+from lmerge.client.connection import channels
 from lmerge.loopback import host_of
 from lmerge.service.output import session_recorder
 from lmerge.testing.sim import disk
@@ -45,7 +44,7 @@ def simulated(network: Network, random: Random, trace: Trace) -> Iterator[None]:
         skew = process.skew_us if isinstance(process, SimulatedProcess) else 0
         return EPOCH_US + int(loop.time() * 1e6) + skew
 
-    def channel(target: str, *_args: Any, **_options: Any) -> Channel:
+    def channel(target: str, _certificates: Any = None) -> Channel:
         process = PROCESS.get()
         assert isinstance(process, SimulatedProcess), "only a process can connect"
         return Channel(network, process, host_of(target))
@@ -53,7 +52,7 @@ def simulated(network: Network, random: Random, trace: Trace) -> Iterator[None]:
     with ExitStack() as stack:
         for module in _users_of(clock.wall_us):
             stack.enter_context(replaced(module, "wall_us", wall_us))
-        stack.enter_context(replaced(grpc.aio, "insecure_channel", channel))
+        stack.enter_context(replaced(channels, "open_channel", channel))
         stack.enter_context(replaced(sqlite3, "connect", disk.connect))
         stack.enter_context(replaced(session_recorder, "FileIO", disk.File))
         stack.enter_context(replaced(time, "sleep", _refusing(time.sleep)))

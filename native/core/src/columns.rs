@@ -4,7 +4,7 @@
 //! integers are little-endian bytes on every machine, so neither needs a conversion at the wire. Bytes from peers pass
 //! only through [`View::decode`]. After it every index that the accessors use is in range.
 
-use crate::element::{ADJUST, INSERT, STABLE};
+use crate::element::{ADJUST, INF, INSERT, NEG_INF, STABLE};
 
 /// Eight bytes of a time.
 type Time = [u8; 8];
@@ -20,6 +20,8 @@ pub struct View<'a> {
     /// Where the first payload starts: not 0 for a part of a batch.
     first: usize,
     payloads: &'a [u8],
+    /// The hashes of the keys, if they were computed for the whole batch: see [`View::with_hashes`].
+    hashes: &'a [u32],
 }
 
 /// The columns of one message before they are checked. Shapes: n kinds, 8n, 8n, 8n, 4n bytes, concatenated payloads.
@@ -77,6 +79,7 @@ impl<'a> View<'a> {
             ends: payload_ends(raw, n, limits, stables == n)?,
             first: 0,
             payloads: raw.payloads,
+            hashes: &[],
         };
         view.check_zeros(stables)?;
         Ok(view)
@@ -92,7 +95,22 @@ impl<'a> View<'a> {
             ends: raw.ends.as_chunks().0,
             first: 0,
             payloads: raw.payloads,
+            hashes: &[],
         }
+    }
+
+    /// The batch with the hash of each key (`hash::of_key`). They belong to the whole batch, not to a slice of it.
+    pub(crate) fn with_hashes<'b>(&self, hashes: &'b [u32]) -> View<'b>
+    where
+        'a: 'b,
+    {
+        View { hashes, ..*self }
+    }
+
+    /// The hash of a key that was computed for the whole batch.
+    #[inline(always)]
+    pub(crate) fn hash(&self, at: usize) -> Option<u32> {
+        self.hashes.get(at).copied()
     }
 
     /// Check that columns are zero or empty for the elements that do not use them.
@@ -226,6 +244,32 @@ impl<'a> View<'a> {
         counts
     }
 
+    /// The largest end and former end, the smallest former end, and at most `samples` ends of inserts, evenly spaced.
+    /// Without such elements: -INF, INF, none.
+    pub fn end_bounds(&self, samples: usize) -> (i64, i64, Vec<i64>) {
+        let (mut largest, mut smallest_former) = (NEG_INF, INF);
+        let [inserts, ..] = self.counts();
+        let step = inserts.div_ceil(samples.max(1)).max(1);
+        let (mut ends, mut seen) = (Vec::with_capacity(inserts.div_ceil(step)), 0);
+        for at in 0..self.len() {
+            match self.kinds[at] {
+                INSERT => {
+                    if seen % step == 0 {
+                        ends.push(self.ve(at));
+                    }
+                    seen += 1;
+                }
+                ADJUST => {
+                    largest = largest.max(self.vold(at));
+                    smallest_former = smallest_former.min(self.vold(at));
+                }
+                _ => continue,
+            }
+            largest = largest.max(self.ve(at));
+        }
+        (largest, smallest_former, ends)
+    }
+
     /// The elements from `start` up to, not including, `stop`.
     pub fn slice(&self, start: usize, stop: usize) -> View<'a> {
         let part = |column: &'a [Time]| {
@@ -248,6 +292,7 @@ impl<'a> View<'a> {
                 self.first
             },
             payloads: self.payloads,
+            hashes: &[],
         }
     }
 

@@ -31,6 +31,7 @@ pub mod dues;
 pub mod element;
 pub mod ends;
 pub mod following;
+mod hash;
 pub mod in3t;
 pub mod index;
 pub mod indices;

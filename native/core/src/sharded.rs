@@ -14,8 +14,9 @@
 //! from it.
 //!
 //! The hash that divides elements is not keyed: equal calls must give equal output everywhere. Chosen payloads can make
-//! shards unequal, but the merge is then no slower than with one shard. Of a long payload the hash takes both ends. To
-//! read all of it here, before the shards read it again, took a tenth of a merge of 1,000-byte payloads.
+//! shards unequal, but the merge is then no slower than with one shard. Of a long payload it takes both ends. The keyed
+//! hash of the tables, which takes all of it, is computed in the same pass over the batch: shards that hashed for
+//! themselves would each read every second or third payload.
 
 use rayon::prelude::*;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -23,6 +24,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::algorithm::Shell;
 use crate::columns::{Columns, View};
 use crate::element::{ADJUST, INSERT, NEG_INF, STABLE};
+use crate::hash::KeyHash;
 use crate::indices::Indices;
 use crate::input::{Demands, Input};
 use crate::merge::{Kind, Merge, Taken};
@@ -51,6 +53,8 @@ pub struct Sharded {
     /// Live output events, for a policy under which the shards cannot determine them together.
     live: Option<Live>,
     assigned: Vec<u8>,
+    hashes: Vec<u32>,
+    key_hash: KeyHash,
 }
 
 impl Sharded {
@@ -70,6 +74,8 @@ impl Sharded {
             announced: NEG_INF,
             live: live_together.then(|| Live::new(NEG_INF)),
             assigned: Vec::new(),
+            hashes: Vec::new(),
+            key_hash: KeyHash::new(),
         }
     }
 
@@ -179,6 +185,7 @@ impl Sharded {
         let is_large = stop - start >= PARALLEL_ELEMENTS_MIN;
         self.share_out(batch, start, stop, is_large);
         let assigned = &self.assigned;
+        let batch = &batch.with_hashes(&self.hashes);
         let apply = |(number, shard): (usize, &mut Merge)| {
             let mine = Indices::of_shard(start, stop, assigned, number as u8);
             shard.apply_at(slot, batch, mine).err()
@@ -383,26 +390,33 @@ impl Sharded {
         self.shards.iter_mut().for_each(work);
     }
 
-    /// Note the shard of each insert and adjust from `start` up to `stop`.
+    /// Note the hash of each key from `start` up to `stop`, and with it the shard of each insert and adjust. The
+    /// payloads are read in their order: shards that hashed would each read every second or third of them.
     fn share_out(&mut self, batch: &View<'_>, start: usize, stop: usize, is_large: bool) {
-        let shards = self.shards.len();
+        let (shards, key_hash) = (self.shards.len(), &self.key_hash);
         self.assigned.clear();
         self.assigned.resize(stop, NO_SHARD);
-        let assign = |from: usize, part: &mut [u8]| {
-            for (at, shard) in part.iter_mut().enumerate().map(|(at, shard)| (from + at, shard)) {
+        self.hashes.clear();
+        self.hashes.resize(stop, 0);
+        let assign = |from: usize, (assigned, hashes): (&mut [u8], &mut [u32])| {
+            for (number, (shard, hash)) in assigned.iter_mut().zip(hashes).enumerate() {
+                let at = from + number;
                 if batch.kind(at) != STABLE {
-                    *shard = shard_of(batch.vs(at), batch.payload(at), shards);
+                    let (vs, payload) = (batch.vs(at), batch.payload(at));
+                    *hash = key_hash.of(vs, payload);
+                    *shard = shard_of(vs, payload, shards);
                 }
             }
         };
-        let part = &mut self.assigned[start..];
+        let parts = (&mut self.assigned[start..], &mut self.hashes[start..]);
         if is_large {
             let size = PARALLEL_ELEMENTS_MIN / 2;
-            part.par_chunks_mut(size)
+            let parts = parts.0.par_chunks_mut(size).zip(parts.1.par_chunks_mut(size));
+            parts
                 .enumerate()
                 .for_each(|(number, part)| assign(start + number * size, part));
         } else {
-            assign(start, part);
+            assign(start, parts);
         }
     }
 }

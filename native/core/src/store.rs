@@ -2,13 +2,10 @@
 //!
 //! `slices` describes how the nodes are divided.
 
-use std::hash::{BuildHasher, Hasher};
-
-use ahash::RandomState;
-
 use crate::arena::Arena;
 use crate::columns::View;
 use crate::element::{INF, NEG_INF};
+use crate::hash::KeyHash;
 use crate::index::give_back;
 use crate::nodes::{NIL, Node, Nodes};
 use crate::slices::Slices;
@@ -25,7 +22,7 @@ pub struct Store {
     pub arena: Arena,
     pub wheel: Wheel,
     pub(crate) slices: Slices,
-    state: RandomState,
+    key_hash: KeyHash,
     /// Whether there are tables. Otherwise a node is found by its due time only.
     is_keyed: bool,
 }
@@ -42,18 +39,14 @@ impl Store {
             arena: Arena::default(),
             wheel: Wheel::new(now),
             slices: Slices::default(),
-            state: RandomState::new(),
+            key_hash: KeyHash::new(),
             is_keyed,
         }
     }
 
     #[inline(always)]
     pub fn hash(&self, vs: i64, payload: &[u8]) -> u32 {
-        let mut hasher = self.state.build_hasher();
-        hasher.write_i64(vs);
-        hasher.write(payload);
-        let hash = hasher.finish();
-        (hash ^ hash >> 32) as u32
+        self.key_hash.of(vs, payload)
     }
 
     /// The node of a key, or NIL.
@@ -71,7 +64,9 @@ impl Store {
     #[inline]
     pub fn find_all(&self, batch: &View<'_>, at: &[usize], hashes: &mut [u32], ids: &mut [u32]) {
         for (&index, hash) in at.iter().zip(hashes.iter_mut()) {
-            *hash = self.hash(batch.vs(index), batch.payload(index));
+            *hash = batch
+                .hash(index)
+                .unwrap_or_else(|| self.hash(batch.vs(index), batch.payload(index)));
         }
         let Some((mut number, mut from, mut to)) = self.slices.with_range(NEG_INF) else {
             return ids.fill(NIL);

@@ -297,6 +297,10 @@ impl Columns {
         (inserts, adjusts, stables)
     }
 
+    fn end_bounds(&self, py: Python<'_>, samples: usize) -> (i64, i64, Vec<i64>) {
+        py.detach(|| self.view().end_bounds(samples))
+    }
+
     fn split(&self, elements_max: usize, bytes_max: usize) -> Vec<Columns> {
         let mut start = 0;
         let cuts = self.view().cuts(elements_max, bytes_max);

@@ -4,12 +4,14 @@
 //! One call takes a whole batch and returns a whole batch. Columns are passed as bytes. The GIL is released while the
 //! core works. A panic of the core is a bug; it becomes an AssertionError, and the process continues.
 
+mod channel;
 mod cleanse;
 mod columns;
 mod core;
 mod digests;
 mod elements;
 mod limit;
+mod metadata;
 mod rows;
 mod state;
 mod tdb;
@@ -23,6 +25,8 @@ use pyo3::prelude::*;
 mod _native {
     use super::*;
 
+    #[pymodule_export]
+    use super::channel::{Channel, ClientCall, ClientTls};
     #[pymodule_export]
     use super::cleanse::Cleanse;
     #[pymodule_export]

@@ -14,14 +14,14 @@ use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
-use tonic::metadata::{KeyAndValueRef, MetadataKey, MetadataMap, MetadataValue};
 use tonic::{Code, Status};
 
 use crate::columns::shared;
+use crate::metadata::{Pairs, ShownPairs, metadata_of, pairs_of};
 
 /// The bytes of a message that came, not copied yet.
 #[pyclass(frozen, module = "lmerge._native")]
-pub struct Message(Bytes);
+pub struct Message(pub Bytes);
 
 #[pymethods]
 impl Message {
@@ -50,39 +50,12 @@ impl AnyMessage<'_> {
     }
 }
 
-/// Metadata as pairs of texts, or of a text and bytes where the key ends in "-bin".
-type Pairs = Vec<(String, PairValue)>;
-
-#[derive(FromPyObject)]
-enum PairValue {
-    Text(String),
-    Bytes(Vec<u8>),
-}
-
 /// The error in the form of Python, with its number if it has one.
-fn os_error(problem: &std::io::Error) -> PyErr {
+pub fn os_error(problem: &std::io::Error) -> PyErr {
     match problem.raw_os_error() {
         Some(number) => PyOSError::new_err((number, problem.to_string())),
         None => PyOSError::new_err(problem.to_string()),
     }
-}
-
-fn metadata_of(pairs: Pairs) -> PyResult<MetadataMap> {
-    let mut metadata = MetadataMap::new();
-    for (key, value) in pairs {
-        let wrong = || PyValueError::new_err(format!("metadata {key:?} cannot be sent"));
-        match value {
-            PairValue::Text(text) => {
-                let key = MetadataKey::from_bytes(key.as_bytes()).map_err(|_| wrong())?;
-                metadata.append(key, MetadataValue::try_from(text).map_err(|_| wrong())?);
-            }
-            PairValue::Bytes(bytes) => {
-                let key = MetadataKey::from_bytes(key.as_bytes()).map_err(|_| wrong())?;
-                metadata.append_bin(key, MetadataValue::from_bytes(&bytes));
-            }
-        }
-    }
-    Ok(metadata)
 }
 
 /// One call of a peer. None of its methods waits.
@@ -107,19 +80,8 @@ impl Call {
     }
 
     #[getter]
-    fn metadata<'py>(&self, py: Python<'py>) -> Vec<(String, Bound<'py, PyAny>)> {
-        let pairs = self.0.opening.metadata.iter();
-        let pairs = pairs.filter_map(|pair| match pair {
-            KeyAndValueRef::Ascii(key, value) => {
-                let text = value.to_str().ok()?;
-                Some((key.to_string(), text.into_pyobject(py).ok()?.into_any()))
-            }
-            KeyAndValueRef::Binary(key, value) => {
-                let bytes = value.to_bytes().ok()?;
-                Some((key.to_string(), PyBytes::new(py, &bytes).into_any()))
-            }
-        });
-        pairs.collect()
+    fn metadata<'py>(&self, py: Python<'py>) -> ShownPairs<'py> {
+        pairs_of(py, &self.0.opening.metadata)
     }
 
     #[getter]

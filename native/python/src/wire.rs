@@ -4,10 +4,9 @@ use lmerge_core::columns::View;
 use lmerge_core::wire::{self, Batch, Outgoing};
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
-use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
-use crate::columns::{Columns, shared};
+use crate::columns::Columns;
 use crate::transport::AnyMessage;
 
 /// A batch from a message, with unchecked columns.
@@ -37,8 +36,8 @@ pub fn read_publish(message: AnyMessage<'_>) -> Option<Received> {
 
 /// The batch of a SubscribeResponse; None if it has another content or cannot be read.
 #[pyfunction]
-pub fn read_subscribe(message: PyBackedBytes) -> Option<Received> {
-    let batch = wire::read_subscribe(shared(message))?;
+pub fn read_subscribe(message: AnyMessage<'_>) -> Option<Received> {
+    let batch = wire::read_subscribe(message.bytes())?;
     Some(Received { sequence: 0, batch })
 }
 

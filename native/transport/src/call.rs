@@ -1,9 +1,7 @@
 //! One call: the owner reads its messages, writes answers and finishes it, and never waits inside.
 
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use tokio::sync::Notify;
@@ -11,7 +9,7 @@ use tonic::Status;
 use tonic::metadata::MetadataMap;
 
 use crate::events::{Event, Events};
-use crate::settings::{ANSWER_BYTES_AHEAD, MESSAGES_AHEAD};
+use crate::queues::{Incoming, Outgoing};
 use crate::tls::PeerNames;
 
 /// The answer to a read.
@@ -47,16 +45,12 @@ pub struct Opening {
 
 #[derive(Debug, Default)]
 struct State {
-    messages: VecDeque<Bytes>,
+    messages: Incoming,
     has_ended: bool,
-    reads: bool,
-    answers: VecDeque<Bytes>,
-    answer_bytes: usize,
-    writes: bool,
+    answers: Outgoing,
     headers: Option<MetadataMap>,
     status: Option<Status>,
     is_gone: bool,
-    sender: Option<Waker>,
 }
 
 /// A call, for the owner and for the connection.
@@ -69,14 +63,12 @@ pub struct Call {
     changed: Notify,
 }
 
-static CALLS: AtomicU64 = AtomicU64::new(0);
-
 // What the owner does.
 impl Call {
     /// The next message.
     pub fn read(&self) -> Read {
         let mut state = self.state();
-        if let Some(message) = state.messages.pop_front() {
+        if let Some(message) = state.messages.take() {
             self.changed.notify_one();
             return Read::Message(message);
         }
@@ -86,7 +78,7 @@ impl Call {
         if state.is_gone || state.status.is_some() {
             return Read::Gone;
         }
-        state.reads = true;
+        state.messages.waits = true;
         Read::Wait
     }
 
@@ -96,11 +88,8 @@ impl Call {
         if state.is_gone || state.status.is_some() {
             return Write::Gone;
         }
-        state.answer_bytes += answer.len();
-        state.answers.push_back(answer);
-        wake(&mut state);
-        if state.is_full() {
-            state.writes = true;
+        state.answers.push(answer);
+        if state.answers.is_full() {
             return Write::Wait;
         }
         Write::Done
@@ -110,7 +99,7 @@ impl Call {
     pub fn start(&self, metadata: MetadataMap) {
         let mut state = self.state();
         state.headers = Some(metadata);
-        wake(&mut state);
+        state.answers.wake();
     }
 
     /// End the call behind the answers that were written. Only the first end counts.
@@ -118,16 +107,14 @@ impl Call {
         let mut state = self.state();
         if state.status.is_none() {
             state.status = Some(status);
-            wake(&mut state);
+            state.answers.wake();
             self.changed.notify_one();
         }
     }
 
     /// Whether the owner has to wait before it writes.
     pub fn is_full(&self) -> bool {
-        let mut state = self.state();
-        state.writes = state.is_full();
-        state.writes
+        self.state().answers.is_full()
     }
 
     /// Whether the peer has gone.
@@ -140,7 +127,7 @@ impl Call {
 impl Call {
     pub(crate) fn open(opening: Opening, events: &Arc<Events>) -> Arc<Call> {
         let call = Arc::new(Call {
-            id: CALLS.fetch_add(1, Ordering::Relaxed),
+            id: events.next_number(),
             opening,
             events: events.clone(),
             state: Mutex::default(),
@@ -154,7 +141,7 @@ impl Call {
     pub(crate) async fn received(&self, message: Bytes) -> bool {
         {
             let mut state = self.state();
-            state.messages.push_back(message);
+            state.messages.push(message);
             self.wake_reader(&mut state);
         }
         loop {
@@ -163,7 +150,7 @@ impl Call {
                 if state.status.is_some() || state.is_gone {
                     return false;
                 }
-                if state.messages.len() < MESSAGES_AHEAD {
+                if !state.messages.is_full() {
                     return true;
                 }
             }
@@ -208,7 +195,7 @@ impl Call {
             Some(status) if status.code() == tonic::Code::Ok => Poll::Ready(Ok(MetadataMap::new())),
             Some(status) => Poll::Ready(Err(status.clone())),
             None => {
-                state.sender = Some(context.waker().clone());
+                state.answers.wait(context);
                 Poll::Pending
             }
         }
@@ -217,10 +204,8 @@ impl Call {
     /// The next answer, then the status.
     pub(crate) fn poll_answer(&self, context: &Context<'_>) -> Poll<Result<Bytes, Status>> {
         let mut state = self.state();
-        if let Some(answer) = state.answers.pop_front() {
-            state.answer_bytes -= answer.len();
-            if state.writes && !state.is_full() {
-                state.writes = false;
+        if let Some((answer, is_due)) = state.answers.take() {
+            if is_due {
                 self.events.push(Event::Changed(self.id));
             }
             return Poll::Ready(Ok(answer));
@@ -228,12 +213,12 @@ impl Call {
         if let Some(status) = &state.status {
             return Poll::Ready(Err(status.clone()));
         }
-        state.sender = Some(context.waker().clone());
+        state.answers.wait(context);
         Poll::Pending
     }
 
     fn wake_reader(&self, state: &mut State) {
-        if std::mem::take(&mut state.reads) {
+        if std::mem::take(&mut state.messages.waits) {
             self.events.push(Event::Changed(self.id));
         }
     }
@@ -243,21 +228,12 @@ impl Call {
     }
 }
 
-impl State {
-    fn is_full(&self) -> bool {
-        self.answers.len() > 1 && self.answer_bytes > ANSWER_BYTES_AHEAD
-    }
-}
-
-fn wake(state: &mut State) {
-    if let Some(sender) = state.sender.take() {
-        sender.wake();
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::task::Waker;
+
     use super::*;
+    use crate::settings::BYTES_AHEAD;
 
     fn opened() -> (Arc<Events>, Arc<Call>) {
         let events = Arc::new(Events::new().expect("files"));
@@ -311,7 +287,7 @@ mod tests {
     #[test]
     fn a_writer_waits_while_the_socket_takes_nothing() {
         let (events, call) = opened();
-        let large = Bytes::from(vec![0; 2 * ANSWER_BYTES_AHEAD]);
+        let large = Bytes::from(vec![0; 2 * BYTES_AHEAD]);
         assert_eq!(call.write(large.clone()), Write::Done, "one answer may be of any size");
         assert_eq!(call.write(large), Write::Wait);
         assert!(call.is_full());

@@ -2,14 +2,12 @@
 
 use std::convert::Infallible;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
 
 use hyper::server::conn::http2::Builder;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tonic::body::Body;
@@ -18,6 +16,7 @@ use crate::events::Events;
 use crate::exchange;
 use crate::settings::{CONNECTION_WINDOW_BYTES, FRAME_BYTES, STREAM_WINDOW_BYTES, Settings};
 use crate::tls::PeerNames;
+use crate::watched::Watched;
 
 /// How far a server has come in closing its port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -99,11 +98,7 @@ impl Connection {
     /// Serve all calls of the connection until either side closes it.
     pub async fn run<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(self: Arc<Self>, socket: S) {
         let settings = self.settings().clone();
-        let has_spoken = Arc::new(AtomicBool::new(false));
-        let socket = Watched {
-            socket,
-            has_spoken: has_spoken.clone(),
-        };
+        let (socket, seen) = Watched::new(socket);
         let calls = self.clone();
         let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
             let calls = calls.clone();
@@ -134,7 +129,7 @@ impl Connection {
                     is_ending = true;
                 }
                 () = sleep_until(look_at) => {
-                    if !has_spoken.load(Ordering::Relaxed) {
+                    if seen.get().is_none() {
                         return;
                     }
                     let now = Instant::now();
@@ -147,56 +142,5 @@ impl Connection {
                 }
             }
         }
-    }
-}
-
-/// A socket that notes whether its peer has sent anything.
-struct Watched<S> {
-    socket: S,
-    has_spoken: Arc<AtomicBool>,
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
-    fn poll_read(
-        mut self: std::pin::Pin<&mut Self>,
-        context: &mut Context<'_>,
-        into: &mut ReadBuf<'_>,
-    ) -> Poll<std::io::Result<()>> {
-        let before = into.filled().len();
-        let polled = std::pin::Pin::new(&mut self.socket).poll_read(context, into);
-        if into.filled().len() > before {
-            self.has_spoken.store(true, Ordering::Relaxed);
-        }
-        polled
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
-    fn poll_write(
-        mut self: std::pin::Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<std::io::Result<usize>> {
-        std::pin::Pin::new(&mut self.socket).poll_write(context, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: std::pin::Pin<&mut Self>,
-        context: &mut Context<'_>,
-        parts: &[std::io::IoSlice<'_>],
-    ) -> Poll<std::io::Result<usize>> {
-        std::pin::Pin::new(&mut self.socket).poll_write_vectored(context, parts)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.socket.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: std::pin::Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        std::pin::Pin::new(&mut self.socket).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: std::pin::Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        std::pin::Pin::new(&mut self.socket).poll_shutdown(context)
     }
 }

@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::call::Call;
@@ -19,6 +20,7 @@ pub enum Event {
 /// Events in the order in which they happened.
 #[derive(Debug)]
 pub struct Events {
+    calls: AtomicU64,
     waiting: Mutex<Vec<Event>>,
     waking: UnixStream,
     woken: UnixStream,
@@ -32,6 +34,7 @@ impl Events {
         waking.set_nonblocking(true)?;
         woken.set_nonblocking(true)?;
         Ok(Events {
+            calls: AtomicU64::new(0),
             waiting: Mutex::default(),
             waking,
             woken,
@@ -41,6 +44,11 @@ impl Events {
     /// The file that can be read while events wait.
     pub fn file(&self) -> RawFd {
         self.woken.as_raw_fd()
+    }
+
+    /// A number for another call.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.calls.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Add an event, and wake the owner if it is the first.

@@ -5,65 +5,16 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bytes::{Buf, BufMut, Bytes};
+use bytes::Bytes;
 use tokio_stream::Stream;
 use tonic::body::Body;
-use tonic::codec::{BufferSettings, Codec, CompressionEncoding, DecodeBuf, Decoder, EncodeBuf, Encoder};
+use tonic::codec::CompressionEncoding;
 use tonic::server::{Grpc, StreamingService};
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use crate::call::{Call, Opening};
 use crate::connection::Connection;
-
-/// Read in pieces of this size, and give what was encoded to the connection at twice the size.
-const PIECE_BYTES: usize = 64 << 10;
-
-/// A codec that leaves messages as they are.
-#[derive(Clone, Copy, Default)]
-struct Raw;
-
-impl Codec for Raw {
-    type Encode = Bytes;
-    type Decode = Bytes;
-    type Encoder = Raw;
-    type Decoder = Raw;
-
-    fn encoder(&mut self) -> Raw {
-        Raw
-    }
-
-    fn decoder(&mut self) -> Raw {
-        Raw
-    }
-}
-
-impl Encoder for Raw {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn encode(&mut self, item: Bytes, to: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        to.put(item);
-        Ok(())
-    }
-
-    fn buffer_settings(&self) -> BufferSettings {
-        BufferSettings::new(PIECE_BYTES, 2 * PIECE_BYTES)
-    }
-}
-
-impl Decoder for Raw {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
-        let all = from.remaining();
-        Ok(Some(from.copy_to_bytes(all)))
-    }
-
-    fn buffer_settings(&self) -> BufferSettings {
-        BufferSettings::new(PIECE_BYTES, 2 * PIECE_BYTES)
-    }
-}
+use crate::raw::Raw;
 
 /// Serve one request of a connection.
 pub async fn serve(connection: Arc<Connection>, request: http::Request<Body>) -> http::Response<Body> {

@@ -1,4 +1,4 @@
-//! Limits and times of a port.
+//! Limits and times of a port, and of its counterpart, the channel.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub const STREAM_WINDOW_BYTES: u32 = 4 << 20;
 pub const CONNECTION_WINDOW_BYTES: u32 = 16 << 20;
 /// The largest frame that a peer may send.
 pub const FRAME_BYTES: u32 = 1 << 20;
-/// Messages of a call that are read ahead of the owner.
+/// Messages of a call that are read ahead of its owner.
 pub const MESSAGES_AHEAD: usize = 2;
-/// Answers of a call that may wait for the socket before the owner has to wait. One always may, whatever its size.
-pub const ANSWER_BYTES_AHEAD: usize = 64 << 10;
+/// Messages of an owner that may wait for the socket before the owner has to wait. One always may, whatever its size.
+pub const BYTES_AHEAD: usize = 64 << 10;

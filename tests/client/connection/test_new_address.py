@@ -10,7 +10,7 @@ from typing import Any
 
 import grpc.aio
 
-from lmerge.client.connection.streams import CHANNEL_OPTIONS
+from lmerge.client.connection.channels import CHANNEL_OPTIONS
 
 # gRPC alone asks for a name once in 30 s.
 FOUND_S_MAX = 15.0

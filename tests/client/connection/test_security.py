@@ -117,6 +117,7 @@ def test_the_environment_supplies_what_the_caller_left_out() -> None:
 # On a server.
 
 
+@pytest.mark.usefixtures("client_transport")
 async def test_a_publisher_and_a_subscriber_work_through_tls_with_tokens(tmp_path: Path) -> None:
     async with SecureWorld(tmp_path) as world:
         ca = world.authority.path
@@ -133,6 +134,7 @@ async def test_a_publisher_and_a_subscriber_work_through_tls_with_tokens(tmp_pat
         assert subscriber.stable_point == 10
 
 
+@pytest.mark.usefixtures("client_transport")
 async def test_what_the_server_has_against_a_caller_is_an_error_of_its_own_kind(tmp_path: Path) -> None:
     async with SecureWorld(tmp_path) as world:
         ca = world.authority.path
@@ -158,6 +160,7 @@ def ask_everything(target: str, security: Security) -> tuple[str, list[str]]:
     return str(describe_server(target, security=security).transport_security), merges
 
 
+@pytest.mark.usefixtures("client_transport")
 async def test_questions_carry_the_token_and_the_certificate(tmp_path: Path) -> None:
     async with SecureWorld(tmp_path, mtls=True, merges=(MERGE,)) as world:
         pair = world.authority.issue("plain")
@@ -169,6 +172,7 @@ async def test_questions_carry_the_token_and_the_certificate(tmp_path: Path) -> 
             await asyncio.to_thread(list_merges, world.target, security=without)
 
 
+@pytest.mark.usefixtures("client_transport")
 async def test_a_token_on_loopback_needs_no_tls(tmp_path: Path) -> None:
     path = tmp_path / "access.json"
     token = tokens.make(path, "a", ["publish"], [MERGE])
@@ -183,6 +187,7 @@ async def test_a_token_on_loopback_needs_no_tls(tmp_path: Path) -> None:
 # What is renewed.
 
 
+@pytest.mark.usefixtures("client_transport")
 async def test_a_token_that_is_renewed_in_its_file_goes_on_without_a_restart(tmp_path: Path) -> None:
     async with SecureWorld(tmp_path) as world:
         file = tmp_path / "a.token"
@@ -215,6 +220,7 @@ async def test_a_token_that_is_renewed_in_its_file_goes_on_without_a_restart(tmp
         await reading
 
 
+@pytest.mark.usefixtures("client_transport")
 async def test_a_publisher_whose_token_is_revoked_fails_with_the_reason(tmp_path: Path) -> None:
     async with SecureWorld(tmp_path) as world:
         security = Security(ca=world.authority.path, token=world.token("a", ["publish"]))
@@ -225,6 +231,7 @@ async def test_a_publisher_whose_token_is_revoked_fails_with_the_reason(tmp_path
             await publisher.flush()
 
 
+@pytest.mark.usefixtures("client_transport")
 async def test_a_client_certificate_that_is_renewed_is_shown_from_the_next_call_on(tmp_path: Path) -> None:
     async with SecureWorld(tmp_path, access=False, mtls=True, merges=(MERGE,)) as world:
         pair = world.authority.issue("a", uris=["lmerge://other?roles=subscribe"])
@@ -254,12 +261,14 @@ def published(target: str, security: Security) -> list[Any]:
             return list(subscriber)
 
 
+@pytest.mark.usefixtures("client_transport")
 async def test_the_blocking_client_takes_security_too(tmp_path: Path) -> None:
     async with SecureWorld(tmp_path) as world:
         security = Security(ca=world.authority.path, token=world.token("a", ["publish", "subscribe"]))
         assert len(await asyncio.to_thread(published, world.target, security)) >= 1
 
 
+@pytest.mark.usefixtures("client_transport")
 async def test_commands_take_security_from_options_and_the_environment(tmp_path: Path) -> None:
     async with SecureWorld(tmp_path, merges=(MERGE,)) as world:
         file = tmp_path / "keeper.token"
@@ -276,6 +285,7 @@ async def test_commands_take_security_from_options_and_the_environment(tmp_path:
         assert isinstance(result.exception, Unauthenticated)
 
 
+@pytest.mark.usefixtures("client_transport")
 @pytest.mark.parametrize("given", ["options", "environment", "nothing"])
 async def test_a_replica_that_comes_with_lmerge_takes_it_too(tmp_path: Path, given: str) -> None:
     async with SecureWorld(tmp_path) as world:
