@@ -58,6 +58,8 @@ class Columns:
         """Return the elements from ``start`` up to, not including, ``stop``; shares the bytes."""
     def counts(self, stop: int) -> tuple[int, int, int]:
         """Return the numbers of inserts, adjusts and stables among the first ``stop`` elements."""
+    def end_bounds(self, samples: int) -> tuple[int, int, list[int]]:
+        """Return the largest end and former end, the smallest former end, and so many ends of inserts at most."""
     def split(self, elements_max: int, bytes_max: int) -> list[Columns]:
         """Return pieces in order, each within both limits. ``bytes_max``: of the columns. One element always fits."""
 

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final, Protocol, TypeAlias
 
-from lmerge.core.elements import ADJUST, INSERT, STABLE, Adjust, Element, Insert, Stable
+from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF, STABLE, Adjust, Element, Insert, Stable
 
 Row: TypeAlias = tuple[int, int, int, int, bytes]
 """One element as ``(kind, vs, ve, vold, payload)``, the order of the columns."""
@@ -43,6 +44,12 @@ class AnyBatch(Protocol):
     @property
     def payload_sizes(self) -> tuple[int, int]:
         """The bytes of all payloads together, and of the largest. O(1) for columns of the native core."""
+
+    def end_bounds(self, samples: int) -> tuple[int, int, list[int]]:
+        """Return the largest end and former end, the smallest former end, and at most ``samples`` ends of inserts.
+
+        -inf, +inf and none without such elements. The ends are evenly spaced among those of the inserts.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +106,14 @@ class Batch:
         """The bytes of all payloads together, and of the largest."""
         sizes = list(map(len, self.payloads))
         return sum(sizes), max(sizes, default=0)
+
+    def end_bounds(self, samples: int) -> tuple[int, int, list[int]]:
+        """Return what ``AnyBatch`` describes."""
+        ends = [ve for kind, ve in zip(self.kinds, self.ve, strict=True) if kind == INSERT]
+        adjusts = [(ve, vold) for kind, ve, vold in zip(self.kinds, self.ve, self.vold, strict=True) if kind == ADJUST]
+        largest = max(chain(ends, *adjusts), default=NEG_INF)
+        step = -(-len(ends) // samples) or 1
+        return largest, min((vold for _, vold in adjusts), default=INF), ends[::step]
 
 
 EMPTY: Final = Batch(b"", [], [], [], [])

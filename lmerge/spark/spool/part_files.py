@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain, compress
+from itertools import chain
 from typing import Final
 
 from lmerge.core.batch import AnyBatch
@@ -50,21 +50,15 @@ class PartSummary:
         """Add the batches of one message. Raises UsageError if one of them holds a stable."""
         self.messages += 1
         for batch in batches:
-            inserts, adjusts, stables = batch.counts(batch.count)
+            _, adjusts, stables = batch.counts(batch.count)
             if stables:
                 raise UsageError("a part of a batch holds a stable; only the whole batch may have one, at its end")
-            ends = batch.ve
+            largest, smallest_former, ends = batch.end_bounds(_ENDS_PER_MESSAGE)
             self.elements += batch.count
             self.adjusts += adjusts
-            self.largest_end = max(self.largest_end, max(ends, default=NEG_INF))
-            if adjusts:
-                kinds = batch.kinds  # 1 is an adjust, 0 an insert
-                old = list(compress(batch.vold, kinds))
-                self.largest_end = max(self.largest_end, *old)
-                self.smallest_vold = min(self.smallest_vold, *old)
-                ends = [end for end, kind in zip(ends, kinds) if not kind]
-            if inserts:
-                self._ends += sample(ends, _ENDS_PER_MESSAGE)
+            self.largest_end = max(self.largest_end, largest)
+            self.smallest_vold = min(self.smallest_vold, smallest_former)
+            self._ends += ends
 
 
 def write_part(

@@ -10,7 +10,7 @@ import pytest
 from core_world import a, f, m
 
 from lmerge.core.batch import Batch
-from lmerge.core.elements import INF, Element
+from lmerge.core.elements import INF, NEG_INF, Element
 from lmerge.core.engines import selection
 from lmerge.core.engines.selection import best  # not the replacement by the fixture
 from lmerge.core.merge import Merge
@@ -101,6 +101,28 @@ def test_a_batch_of_one_engine_is_taken_by_the_other(engine: str) -> None:
 def test_a_batch_counts_its_kinds() -> None:
     batch = Batch.of([a("A", 1), m("A", 1, INF, 5), f(2), a("B", 3)])
     assert [batch.counts(stop) for stop in range(5)] == [(0, 0, 0), (1, 0, 0), (1, 1, 0), (1, 1, 1), (2, 1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("elements", "samples", "bounds"),
+    [
+        ([], 4, (NEG_INF, INF, [])),
+        ([f(2)], 4, (NEG_INF, INF, [])),
+        ([a("A", 1, 7), f(2), a("B", 3), a("C", 3, 4)], 4, (INF, INF, [7, INF, 4])),
+        ([a("A", 1, 7), m("A", 1, 7, 5), m("B", 1, 9, 6)], 4, (9, 7, [7])),
+        ([a(f"{at}", 0, at) for at in range(1, 11)], 4, (10, INF, [1, 4, 7, 10])),
+        ([a(f"{at}", 0, at) for at in range(1, 10)], 4, (9, INF, [1, 4, 7])),
+    ],
+)
+def test_a_batch_gives_the_bounds_of_its_ends(
+    elements: list[Element], samples: int, bounds: tuple[int, int, list[int]], engine: str
+) -> None:
+    batch = Batch.of(elements)
+    if engine == selection.NATIVE:
+        from lmerge.core.engines.native_engine import columns_of
+
+        assert columns_of("test", batch).end_bounds(samples) == bounds
+    assert batch.end_bounds(samples) == bounds
 
 
 def test_shards_are_refused_where_nothing_can_be_shared_out(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
