@@ -32,7 +32,7 @@ DEFECTS = (
     ),
     Defect(
         "a server that has another address under its name is looked for after 30 s",
-        "lmerge/client/connection/streams.py",
+        "lmerge/client/connection/channels.py",
         '    ("grpc.dns_min_time_between_resolutions_ms", 500),',
         '    ("grpc.dns_min_time_between_resolutions_ms", 30_000),',
         "tests/client/connection/test_new_address.py::test_a_server_with_a_new_address_is_found_soon",
@@ -64,5 +64,36 @@ DEFECTS = (
         "            self._count_at = self.live.at_most + self.behind_events_max",
         "            self._count_at = len(self.live) + self.behind_events_max",
         "tests/client/publish/test_outbox.py::test_an_ack_looks_at_no_event_that_waits[here]",
+    ),
+    Defect(
+        "a child takes the files of its parent's connections from the loop",
+        "lmerge/client/connection/native_channel.py",
+        "if self._process != os.getpid():",
+        "if self._process == 0:",
+        "tests/client/connection/test_transport_choice.py"
+        "::test_a_child_that_closes_a_channel_closes_nothing_of_its_parent",
+    ),
+    Defect(
+        "a proxy for HTTP is passed by",
+        "lmerge/client/connection/channels.py",
+        "return any(map(os.environ.get, _PROXIES)) and not proxy_bypass(host_of(target))",
+        "return any(map(os.environ.get, _PROXIES)) and proxy_bypass(host_of(target))",
+        "tests/client/connection/test_transport_choice.py::test_it_is_native_unless_grpc_alone_can_connect",
+    ),
+    Defect(
+        "a task that is cancelled leaves its native call open",
+        "lmerge/client/connection/native_channel.py",
+        "        except asyncio.CancelledError:\n            self.cancel()\n            raise\n        finally:\n",
+        "        finally:\n",
+        "tests/client/connection/test_channels.py"
+        "::test_a_call_ends_with_its_reader_with_its_last_reference_and_with_its_channel",
+    ),
+    Defect(
+        "a broken connection of a native call is an end without an error",
+        "lmerge/client/connection/native_channel.py",
+        "        if status is not None and status[0] != grpc.StatusCode.OK.value[0]:\n",
+        "        if status is not None and status[0] == grpc.StatusCode.INTERNAL.value[0]:\n",
+        "tests/client/connection/test_channels.py"
+        "::test_a_broken_connection_ends_its_calls_and_the_next_call_has_another",
     ),
 )

@@ -95,10 +95,10 @@ async def test_its_dates_are_checked(tmp_path: Path, age_days: int) -> None:
 
 async def test_files_without_a_certificate_are_refused_at_once(native_engine: str, tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("nothing")
-    with pytest.raises(UsageError, match=r"certificates for localhost:1 cannot be used: the authorities: there is no"):
-        Security(ca=str(tmp_path / "ca.pem")).channel("localhost:1")
+    with pytest.raises(UsageError, match=r"certificates for localhost:0 cannot be used: the authorities: there is no"):
+        Security(ca=str(tmp_path / "ca.pem")).channel("localhost:0")
     with pytest.raises(UsageError, match="is no name of a server"):
-        Security(ca=Authority(tmp_path).path, server_name="no name").channel("localhost:1")
+        Security(ca=Authority(tmp_path).path, server_name="no name").channel("localhost:0")
 
 
 async def refusal(security: Security, target: str) -> str:
@@ -131,3 +131,23 @@ def test_a_child_leaves_the_connection_to_its_parent(native_engine: str) -> None
         command = [sys.executable, "-c", code, world.target]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
+
+
+def test_a_child_that_closes_a_channel_closes_nothing_of_its_parent(native_engine: str) -> None:
+    code = (
+        "import asyncio, os, sys\n"
+        "from lmerge.client.connection import channels\n"
+        "async def main():\n"
+        "    async with channels.open_channel(sys.argv[1]) as channel:\n"
+        "        ask = channel.unary_unary('/lmerge.v1.Lmerge/DescribeServer')\n"
+        "        await ask(b'')\n"
+        "        if os.fork() == 0:\n"
+        "            await channel.close()\n"
+        "            os._exit(0)\n"
+        "        print(os.wait()[1], len(bytes(await ask(b''))) > 0)\n"
+        "asyncio.run(main())\n"
+    )
+    with threaded_world() as world:
+        command = [sys.executable, "-c", code, world.target]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "0 True\n", "")

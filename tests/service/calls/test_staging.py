@@ -226,7 +226,9 @@ async def test_random_parts_and_batches_give_the_table_that_plain_batches_give()
                     await staged(world, batch, at, [ins("twin", 0, 1)], replica=name, attempt=attempt)
                 await staged(world, batch, at, pieces[at][:1], pieces[at][1:], replica=name, attempt=attempts[at])
             await commit(publishers[name], batch, *enumerate(attempts), elements=sum(map(len, pieces)))
-            await publishers[name].acked()  # before this replica stages a batch for which the server would drop this one
+            await publishers[
+                name
+            ].acked()  # before this replica stages a batch for which the server would drop this one
             staging_of(world).check()
         for publisher in publishers.values():
             await publisher.merged(stable(INF))
