@@ -330,13 +330,6 @@ DEFECTS = (
         "tests/core/test_snapshot.py::test_a_damaged_snapshot_is_refused_before_it_does_harm",
     ),
     Defect(
-        "an input that has ended by one promise is asked for when it is found to have broken another",
-        CORE + "engines/native_engine.py",
-        "violation in broken if violation.slot in attached\n",
-        "violation in broken\n",
-        "tests/core/test_broken_promises.py::test_an_input_that_breaks_two_promises_in_one_call_is_ended_once[native]",
-    ),
-    Defect(
         "events that were delivered and not shown are not shown after a switch",
         CORE + "r4.py",
         "            _add(node, OUT, ve)\n            out.insert(payload, vs, ve)\n\n    def adopt_entry",
