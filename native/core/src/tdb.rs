@@ -6,13 +6,14 @@
 //! promises an order keeps it when it is published again.
 //!
 //! Most batches are never indexed event by event. A batch of inserts and stables waits as it came ([`Tdb::receive`])
-//! with its largest end. When that end is frozen, the whole batch is dropped. Batches are indexed only when an adjust
-//! comes, when events are queried, or when more than [`WAITING_ELEMENTS_MAX`] elements wait.
+//! with its largest end. When that end is frozen, the whole batch is dropped. A stable alone changes nothing of that.
+//! Batches are indexed only when an adjust or a small batch of inserts comes, when events are queried, or when more
+//! than [`WAITING_ELEMENTS_MAX`] elements wait.
 
 use std::collections::VecDeque;
 
 use crate::columns::{Columns, View};
-use crate::element::{ADJUST, INF, INSERT, NEG_INF};
+use crate::element::{ADJUST, INF, INSERT, NEG_INF, STABLE};
 use crate::index::{Index, Spill};
 use crate::nodes::NIL;
 use crate::violation::{Code, Violation};
@@ -49,8 +50,9 @@ struct Waiting {
     last: i64,
 }
 
-/// The most elements that wait unindexed: some hundred milliseconds of a fast stream, the time until acks arrive.
-const WAITING_ELEMENTS_MAX: usize = 1 << 18;
+/// The most elements that wait unindexed: the time until acks arrive, of a fast stream or of a large batch of Spark. To
+/// index them all, when an adjust comes, takes some 50 ms.
+const WAITING_ELEMENTS_MAX: usize = 1 << 19;
 /// The same in bytes. A batch waits as a whole, so this bounds the memory that one long lifetime in each batch holds.
 const WAITING_BYTES_MAX: usize = 32 << 20;
 /// A smaller batch is indexed at once, because that costs less than to keep it.
@@ -187,8 +189,10 @@ impl Tdb {
 
     /// Apply the elements of `batch` from `start` on. On a violation those before the offender have been applied.
     pub fn apply(&mut self, batch: &View<'_>, start: usize) -> Result<(), Box<Violation>> {
-        self.settle();
-        self.index.arrange();
+        if batch.kinds()[start..].iter().any(|&kind| kind != STABLE) {
+            self.settle();
+            self.index.arrange();
+        }
         for index in start..batch.len() {
             let vs = batch.vs(index);
             match batch.kind(index) {

@@ -26,7 +26,7 @@ from lmerge.testing.streams.merge_inputs import MIXED, present, reference
 
 pytestmark = pytest.mark.usefixtures("native_engine")
 
-WAITING_ELEMENTS_MAX = 2**18  # native/core/src/tdb.rs
+WAITING_ELEMENTS_MAX = 2**19  # native/core/src/tdb.rs
 
 
 class LiveEventTwins:
@@ -68,6 +68,17 @@ class LiveEventTwins:
 
 def described(violation: InputViolation | None) -> object:
     return None if violation is None else (violation.code, str(violation), violation.index, violation.input_name)
+
+
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_a_stable_alone_indexes_nothing(one_by_one: bool) -> None:
+    twins = LiveEventTwins()
+    twins.apply(*(Insert(b"%d" % end, 0, end) for end in range(1, 41)))
+    twins.apply(Stable(20), one_by_one=one_by_one)
+    twins.trim(20)
+    assert twins.native.at_most == 40, "the batch waits as it came"
+    twins.compare()
+    assert twins.native.at_most == 21
 
 
 @pytest.mark.parametrize("duplicates", [False, True], ids=["keys", "duplicates"])

@@ -20,7 +20,7 @@ from lmerge.core.tdb import Tdb
 from lmerge.errors import InputViolation
 from lmerge.testing.streams.merge_inputs import MIXED, present, reference
 
-WAITING_ELEMENTS_MAX = 2**18  # native/core/src/tdb.rs
+WAITING_ELEMENTS_MAX = 2**19  # native/core/src/tdb.rs
 
 
 @pytest.fixture(scope="module", autouse=True)
