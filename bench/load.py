@@ -103,32 +103,49 @@ def publish_flat_out(target: str, replica: str, count: int, payload_bytes: int) 
         publisher.flush()
 
 
-def publish_paced(target: str, replica: str, count: int, payload_bytes: int, per_s: int, start_s: float) -> None:
-    """Publish in an open loop: every 2 ms the elements that are due, whether or not the server keeps up.
+def paced_batches(count: int, payload_bytes: int, per_s: int, began: float) -> Iterator[Batch]:
+    """Yield in an open loop the elements that are due, as soon as there is one, whether or not the caller keeps up.
 
-    The payload holds the due time, so waiting in the sender counts as latency.
+    The payload holds the due time, so waiting in the sender counts as latency. ``began``: seconds since the epoch.
     """
+    sent = 0
+    while sent < count:
+        due = min(count, int((time.time() - began) * per_s) + 1)
+        builder = BatchBuilder()
+        for at in range(sent, due):
+            # The same event on every replica: its payload is the moment at which it is due.
+            moment = int((began + at / per_s) * 1e6)
+            builder.insert(b"%0*d" % (payload_bytes, moment), moment, moment + 1_000_000)
+            if at % 100 == 99:
+                builder.stable(moment)
+        if due > sent:
+            yield builder.build()
+            sent = due
+        time.sleep(max(0.0, min(0.002, began + sent / per_s - time.time())))
+
+
+def publish_paced(target: str, replica: str, count: int, payload_bytes: int, per_s: int, start_s: float) -> None:
+    """Publish ``paced_batches`` from ``start_s`` on; 0: from the time in a line on standard input."""
     from lmerge.client import Publisher
 
     with Publisher(target, "bench", replica, properties=("key",)) as publisher:
         print("ready", flush=True)
-        began = start_s or float(sys.stdin.readline())
-        sent = 0
-        while sent < count:
-            due = min(count, int((time.time() - began) * per_s) + 1)
-            builder = BatchBuilder()
-            for at in range(sent, due):
-                # The same event on every replica: its payload is the moment at which it is due.
-                moment = int((began + at / per_s) * 1e6)
-                builder.insert(b"%0*d" % (payload_bytes, moment), moment, moment + 1_000_000)
-                if at % 100 == 99:
-                    builder.stable(moment)
-            if due > sent:
-                publisher.publish(builder.build())
-                sent = due
-            time.sleep(max(0.0, min(0.002, began + sent / per_s - time.time())))
+        for batch in paced_batches(count, payload_bytes, per_s, start_s or float(sys.stdin.readline())):
+            publisher.publish(batch)
         publisher.stable(INF)
         publisher.flush()
+
+
+def latencies_of(batch: AnyBatch) -> list[float]:
+    """Return how many ms ago the elements of a paced batch were due."""
+    now = time.time()
+    return [(now - int(payload) / 1e6) * 1e3 for payload in batch.payloads if payload]
+
+
+def percentiles(latencies: list[float]) -> dict[str, float]:
+    """Return the median, the 99th percentile and the largest of latencies in ms."""
+    ordered = sorted(latencies)
+    return {"p50": ordered[len(ordered) // 2], "p99": ordered[int(len(ordered) * 0.99)], "largest": ordered[-1]}
 
 
 def subscribe(target: str, mode: str, skip: int) -> None:
@@ -143,18 +160,12 @@ def subscribe(target: str, mode: str, skip: int) -> None:
     latencies: list[float] = []
     print("ready", flush=True)
     for batch in Subscriber(target, "bench", name="bench").batches():
-        now = time.time()
         elements += batch.count
         if mode == "latency":
-            latencies += [(now - int(payload) / 1e6) * 1e3 for payload in batch.payloads if payload]
+            latencies += latencies_of(batch)
     result: dict[str, float] = {"ended": time.time(), "elements": elements}
     if mode == "latency":
-        latencies = sorted(latencies[skip:])
-        result |= {
-            "p50": latencies[len(latencies) // 2],
-            "p99": latencies[int(len(latencies) * 0.99)],
-            "largest": latencies[-1],
-        }
+        result |= percentiles(latencies[skip:])
     print(json.dumps(result), flush=True)
 
 

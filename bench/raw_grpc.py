@@ -2,8 +2,8 @@
 
 No merge, no decoding: three publishers stream messages of the size that lmerge's publishers send, and the server passes
 the bytes of the first on to one subscriber. The same grpc.aio, the same number of processes, the same loopback. Roles
-of ``python -m bench.raw_grpc ROLE ...``, as in ``load``: ``serve READY_FILE``, ``publish TARGET MESSAGES BYTES`` and
-``subscribe TARGET``.
+of ``python -m bench.raw_grpc ROLE ...``, as in ``load``: ``serve READY_FILE``, ``publish TARGET MESSAGES BYTES``,
+``paced TARGET EVENTS PAYLOAD_BYTES PER_S``, ``subscribe TARGET`` and, for what is paced, ``latency TARGET SKIP``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,11 @@ from typing import Any
 import grpc
 
 from bench.harness import exit_on_help
+from bench.load import latencies_of, owned, paced_batches, percentiles
 from lmerge.client.connection.channels import CHANNEL_OPTIONS
+from lmerge.core.engines import selection
+from lmerge.wire.engine_frames import frames_of
+from lmerge.wire.limits import UNLIMITED
 
 SERVICE = "bench.Raw"
 
@@ -75,6 +79,35 @@ async def publish(target: str, messages: int, message_bytes: int) -> None:
         await call
 
 
+async def publish_paced(target: str, count: int, payload_bytes: int, per_s: int) -> None:
+    """Publish the batches of ``load.paced_batches`` as messages, from the time in a line on standard input."""
+    encode = frames_of(selection.best()).encode_publish
+    async with grpc.aio.insecure_channel(target, options=CHANNEL_OPTIONS) as channel:
+        open_call: Any = channel.stream_unary(f"/{SERVICE}/Publish")
+        call = open_call()
+        print("ready", flush=True)
+        began = float(await asyncio.to_thread(sys.stdin.readline))
+        batches = paced_batches(count, payload_bytes, per_s, began)
+        while (batch := await asyncio.to_thread(next, batches, None)) is not None:
+            await call.write(encode(0, [owned(batch)]))
+        await call.done_writing()
+        await call
+
+
+async def measure(target: str, skip: int) -> None:
+    """Read what is paced. Print the percentiles of the latencies behind the first ``skip`` events."""
+    read = frames_of(selection.best()).read_publish
+    latencies: list[float] = []
+    async with grpc.aio.insecure_channel(target, options=CHANNEL_OPTIONS) as channel:
+        open_call: Any = channel.unary_stream(f"/{SERVICE}/Subscribe")
+        call = open_call(b"")
+        print("ready", flush=True)
+        async for data in call:
+            received: Any = read(data)
+            latencies += latencies_of(received.decode(UNLIMITED))
+    print(json.dumps(percentiles(latencies[skip:])), flush=True)
+
+
 async def subscribe(target: str) -> None:
     """Read until the end of the stream. Print the time of the last message and the number of bytes."""
     async with grpc.aio.insecure_channel(target, options=CHANNEL_OPTIONS) as channel:
@@ -94,5 +127,9 @@ if __name__ == "__main__":
         asyncio.run(serve(rest[0]))
     elif role == "publish":
         asyncio.run(publish(rest[0], int(rest[1]), int(rest[2])))
+    elif role == "paced":
+        asyncio.run(publish_paced(rest[0], int(rest[1]), int(rest[2]), int(rest[3])))
+    elif role == "latency":
+        asyncio.run(measure(rest[0], int(rest[1])))
     else:
         asyncio.run(subscribe(rest[0]))

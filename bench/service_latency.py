@@ -8,10 +8,11 @@ includes the batching of publisher and server. Target at 5,000 elements/s: p50 b
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 
 from bench.harness import Panel, begin, bench_parser, plot
-from bench.load import Serve, server, start
+from bench.load import Serve, server, start, started
 from lmerge.core.engines import selection
 
 RATES_PER_S = (1_000, 5_000, 20_000, 50_000)
@@ -25,19 +26,30 @@ def once(engine: str, per_s: int, serve: Serve = server) -> dict[str, float]:
     """Return p50, p99 and the largest latency in ms, without the first seconds. ``serve``: runs the server."""
     with serve("--engine", engine) as target:
         reader = start("subscribe", target, "latency", per_s * WARM_S)
-        publishers = [start("paced", target, name, per_s * SECONDS, 100, per_s, 0.0) for name in "abc"]
-        for process in (reader, *publishers):
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-        began = time.time() + 0.3
-        for process in publishers:
-            assert process.stdin is not None
-            process.stdin.write(f"{began}\n")
-            process.stdin.flush()
-        assert reader.stdout is not None
-        result: dict[str, float] = json.loads(reader.stdout.readline())
-        for process in (reader, *publishers):
-            assert process.wait() == 0
+        return _measured(reader, [start("paced", target, name, per_s * SECONDS, 100, per_s, 0.0) for name in "abc"])
+
+
+def raw(per_s: int) -> dict[str, float]:
+    """Return the same for a stream of the same messages that are only passed on: of the first publisher."""
+    module = "bench.raw_grpc"
+    with started(module, "serve") as target:
+        reader = start("latency", target, per_s * WARM_S, module=module)
+        return _measured(reader, [start("paced", target, per_s * SECONDS, 100, per_s, module=module) for _ in "abc"])
+
+
+def _measured(reader: subprocess.Popen[str], publishers: list[subprocess.Popen[str]]) -> dict[str, float]:
+    for process in (reader, *publishers):
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    began = time.time() + 0.3
+    for process in publishers:
+        assert process.stdin is not None
+        process.stdin.write(f"{began}\n")
+        process.stdin.flush()
+    assert reader.stdout is not None
+    result: dict[str, float] = json.loads(reader.stdout.readline())
+    for process in (reader, *publishers):
+        assert process.wait() == 0
     return result
 
 

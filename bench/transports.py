@@ -25,6 +25,7 @@ from lmerge.service.choices import TransportChoice
 RATES_PER_S = (5_000, 50_000)
 REPEATS = 5
 BUSY_CORES = 2
+RAW = "raw gRPC"
 
 
 @contextmanager
@@ -54,10 +55,11 @@ def busy(cores: int) -> Iterator[None]:
 
 
 def latencies(per_s: int, cores: int, repeats: int) -> dict[str, list[dict[str, float]]]:
-    """Return the latencies of each server at this rate, in turns, beside ``cores`` busy processes."""
-    runs: dict[str, list[dict[str, float]]] = {name: [] for name in SERVERS}
+    """Return the latencies of the raw stream and of each server at this rate, in turns, beside busy processes."""
+    runs: dict[str, list[dict[str, float]]] = {name: [] for name in (RAW, *SERVERS)}
     with busy(cores):
         for _ in range(repeats):
+            runs[RAW].append(service_latency.raw(per_s))
             for name, serve in SERVERS.items():
                 runs[name].append(service_latency.once(NATIVE, per_s, serve))
     return runs
@@ -66,15 +68,15 @@ def latencies(per_s: int, cores: int, repeats: int) -> dict[str, list[dict[str, 
 def main() -> None:
     quick = bench_parser(__doc__, "transports", "once, at 5,000 elements/s only").parse_args().quick
     report = begin((__doc__ or "").splitlines()[0])
-    rates: dict[str, list[float]] = {name: [] for name in ("raw gRPC", *SERVERS)}
+    rates: dict[str, list[float]] = {name: [] for name in (RAW, *SERVERS)}
     for _ in range(1 if quick else REPEATS):
-        rates["raw gRPC"].append(service_throughput.raw())
+        rates[RAW].append(service_throughput.raw())
         for name, serve in SERVERS.items():
             rates[name].append(service_throughput.merged(NATIVE, serve))
     throughput = Panel("3 publishers, 1 subscriber, 100-byte payloads", "repeat", "elements/s")
     for name, values in rates.items():
         throughput.add_repeats(name, report.add(f"{name}, throughput", values, "elements/s"))
-        ratios = [value / raw for value, raw in zip(values, rates["raw gRPC"], strict=True)]
+        ratios = [value / raw for value, raw in zip(values, rates[RAW], strict=True)]
         report.add(f"{name} / raw gRPC", ratios, "times")
     latency = Panel("p99 of the added latency", "elements/s of each publisher", "ms", log="x")
     cases = [(per_s, 0) for per_s in (RATES_PER_S[:1] if quick else RATES_PER_S)]
