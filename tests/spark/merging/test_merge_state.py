@@ -159,14 +159,14 @@ def test_a_state_of_other_settings_is_refused() -> None:
                 list(run_shard(plan, str(query.folder), CurrentBatch(query.query, query.run, 1, number), iter([])))
 
 
-@pytest.mark.parametrize("number", [0, 3])
-def test_a_query_with_the_checkpoint_of_another_one_is_refused(number: int) -> None:
+@pytest.mark.parametrize("begins", [True, False])
+def test_a_query_with_the_checkpoint_of_another_one_is_refused(begins: bool) -> None:
     """Whether it begins, or goes on where the other one is; and the other one goes on undisturbed."""
     query = LocalQuery(plan_of("r4", 1), Random(1))
     rows = [row_of(Insert(b"%d" % at, at, INF), at) for at in range(25)]
     for row in rows[:-1]:
         query.batch({0: [row]})
-    here, query.number = query.number, number and query.number
+    here, query.number = query.number, 0 if begins else query.number
     query.query, query.run = "query 1", "its run"
     with pytest.raises(UsageError, match=r"is of the query query 0, and this is query 1; `checkpoint=` must be"):
         query.batch({0: [rows[0]]})
