@@ -76,7 +76,7 @@ def test_a_difference_is_exit_code_1_and_saved_as_a_case_that_repeats_it(
         (["--budget", "0s"], "in no time nothing is tested"),
         (["--budget", "soon"], "budget"),
         (["--trees", "0"], "at least one tree is tested"),
-        (["--strength", "5"], "it is 1, 2 or 3"),
+        (["--strength", "5"], "less than or equal to 3"),
         (["--system", "esper"], "there is no system 'esper'; there are engine"),
     ],
 )
