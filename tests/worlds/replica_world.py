@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 import random
 import subprocess
 import textwrap
@@ -73,6 +72,7 @@ class Reading:
         self._subscriber = Subscriber(target, merge)
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._tdb = Tdb("reader")
+        self._changed = threading.Condition()
         self.elements = 0
         self._thread.start()
         while not any(describe_merge(one, merge).subscribers for one in target.split(",")):
@@ -97,14 +97,21 @@ class Reading:
 
     def until(self, stable: int) -> None:
         """Wait until the merge is stable at a time."""
-        while self._tdb.stable_point < stable:
-            assert self._thread.is_alive()
-            os.sched_yield()
+        with self._changed:
+            while self._tdb.stable_point < stable:
+                assert self._thread.is_alive()
+                self._changed.wait()
 
     def _read(self) -> None:
-        for batch in self._subscriber.batches():
-            self._tdb.apply_batch(batch)
-            self.elements += batch.count
+        try:
+            for batch in self._subscriber.batches():
+                with self._changed:
+                    self._tdb.apply_batch(batch)
+                    self.elements += batch.count
+                    self._changed.notify_all()
+        finally:
+            with self._changed:
+                self._changed.notify_all()
 
 
 def table_of(table: Tdb, schema: Schema | None) -> Counter[tuple[Any, ...]]:

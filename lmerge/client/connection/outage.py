@@ -34,6 +34,8 @@ _MEANINGS: Final = {
     "is not in peer certificate": "the server's certificate does not hold the name that the client calls",
     "certificate not valid for name": "the server's certificate does not hold the name that the client calls",
     "unable to get local issuer certificate": "no CA that the client trusts has signed the server's certificate",
+    "certificate signature failure": "no CA that the client trusts has signed the server's certificate",
+    "BadSignature": "no CA that the client trusts has signed the server's certificate",
     "UnknownIssuer": "no CA that the client trusts has signed the server's certificate",
     "certificate has expired": "the server's certificate has expired",
     "certificate expired": "the server's certificate has expired",

@@ -19,7 +19,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
@@ -110,7 +110,7 @@ impl Channel {
         let present = self.line.present.lock().expect("no panic while it is held");
         present
             .as_ref()
-            .is_some_and(|live| live.first.get().is_some() && !live.sender.is_closed())
+            .is_some_and(|live| live.first.get().is_some() && live.may_be_used())
     }
 
     /// Open a call.
@@ -165,6 +165,8 @@ struct Slot {
 #[derive(Clone, Debug)]
 struct Live {
     sender: SendRequest<Body>,
+    /// By when the server must have sent something.
+    due: Instant,
     first: FirstBytes,
     /// Why it has ended.
     fate: watch::Receiver<Option<String>>,
@@ -187,19 +189,31 @@ impl Service<http::Request<Body>> for Live {
 impl Line {
     /// Run a call to its end.
     async fn exchange(&self, call: &Arc<ClientCall>, opening: ClientOpening) -> Status {
-        let live = match self.live().await {
-            Ok(live) => live,
-            Err(problem) => return Status::unavailable(problem),
-        };
-        match self.run(live.clone(), call, opening).await {
-            Ok(trailers) => Status::with_metadata(Code::Ok, "", trailers),
-            Err(problem) => live.explained(problem).await,
+        let mut is_first = true;
+        loop {
+            let live = match self.live().await {
+                Ok(live) => live,
+                Err(problem) => return Status::unavailable(problem),
+            };
+            let outcome = tokio::select! {
+                outcome = self.run(live.clone(), call, &opening) => outcome,
+                () = live.silent() => return Status::unavailable(format!(
+                    "the server has accepted the connection and sent nothing within {:?}",
+                    self.settings.attempt
+                )),
+            };
+            match outcome {
+                Ok(trailers) => return Status::with_metadata(Code::Ok, "", trailers),
+                // The server takes no more calls on this connection, which hyper notices when it is given one.
+                Err(problem) if is_first && was_not_sent(&problem) => is_first = false,
+                Err(problem) => return live.explained(problem).await,
+            }
         }
     }
 
-    async fn run(&self, live: Live, call: &Arc<ClientCall>, opening: ClientOpening) -> Result<MetadataMap, Status> {
+    async fn run(&self, live: Live, call: &Arc<ClientCall>, opening: &ClientOpening) -> Result<MetadataMap, Status> {
         let mut request = Request::new(Requests(call.clone()));
-        *request.metadata_mut() = opening.metadata;
+        *request.metadata_mut() = opening.metadata.clone();
         request
             .metadata_mut()
             .insert("user-agent", MetadataValue::from_static(USER_AGENT));
@@ -212,7 +226,7 @@ impl Line {
         grpc.ready()
             .await
             .map_err(|problem| Status::from_error(problem.into()))?;
-        let (headers, mut answers, _) = grpc.streaming(request, opening.path, Raw).await?.into_parts();
+        let (headers, mut answers, _) = grpc.streaming(request, opening.path.clone(), Raw).await?.into_parts();
         call.answered(headers);
         while let Some(answer) = answers.message().await? {
             call.received(answer).await;
@@ -227,7 +241,7 @@ impl Line {
     async fn live(&self) -> Result<Live, String> {
         let before = self.attempts.load(Ordering::Acquire);
         let mut slot = self.slot.lock().await;
-        if let Some(live) = slot.live.as_ref().filter(|live| !live.sender.is_closed()) {
+        if let Some(live) = slot.live.as_ref().filter(|live| live.may_be_used()) {
             return Ok(live.clone());
         }
         if self.attempts.load(Ordering::Acquire) != before {
@@ -255,6 +269,9 @@ impl Line {
         let mut connector = HttpConnector::new();
         connector.enforce_http(false);
         connector.set_nodelay(true);
+        // It shares the time out among the addresses of a name, so that one behind which nothing is keeps none from
+        // the others.
+        connector.set_connect_timeout(Some(self.settings.attempt));
         poll_fn(|context| connector.poll_ready(context))
             .await
             .map_err(|problem| shown(&problem))?;
@@ -285,25 +302,33 @@ impl Line {
             .await
             .map_err(|problem| shown(&problem))?;
         let (ended, fate) = watch::channel(None);
-        let (answered, attempt) = (first.clone(), self.settings.attempt);
+        let answered = first.clone();
         tokio::spawn(async move {
-            let silence = async {
-                sleep(attempt).await;
-                if answered.get().is_some() {
-                    std::future::pending::<()>().await;
-                }
-            };
-            let why = tokio::select! {
-                outcome = connection => why_ended(outcome.err().as_ref(), &answered),
-                () = silence => format!("the server has accepted the connection and sent nothing within {attempt:?}"),
-            };
-            ended.send_replace(Some(why));
+            let outcome = connection.await;
+            ended.send_replace(Some(why_ended(outcome.err().as_ref(), &answered)));
         });
-        Ok(Live { sender, first, fate })
+        Ok(Live {
+            sender,
+            due: Instant::now() + self.settings.attempt,
+            first,
+            fate,
+        })
     }
 }
 
 impl Live {
+    fn may_be_used(&self) -> bool {
+        !self.sender.is_closed() && (self.first.get().is_some() || Instant::now() < self.due)
+    }
+
+    /// Wait until the server has sent nothing for too long. Its pings would show that later.
+    async fn silent(&self) {
+        sleep_until(self.due).await;
+        if self.first.get().is_some() {
+            std::future::pending::<()>().await;
+        }
+    }
+
     /// The status of a call that has failed: of the server, or with the reason why the connection has ended.
     async fn explained(mut self, problem: Status) -> Status {
         if problem.code() == Code::OutOfRange && problem.message().starts_with(TOO_LARGE) {
@@ -333,6 +358,21 @@ fn why_ended(problem: Option<&hyper::Error>, first: &OnceLock<Vec<u8>>) -> Strin
     };
     let why = problem.map_or_else(String::new, |problem| format!(": {}", shown(problem)));
     format!("the connection has ended{when}{why}")
+}
+
+/// Whether a call has failed before anything of it was sent.
+fn was_not_sent(problem: &Status) -> bool {
+    let mut source = problem.source();
+    while let Some(problem) = source {
+        if problem
+            .downcast_ref::<hyper::Error>()
+            .is_some_and(hyper::Error::is_canceled)
+        {
+            return true;
+        }
+        source = problem.source();
+    }
+    false
 }
 
 /// An error with its sources.
