@@ -27,6 +27,7 @@ FOUND: Final = 1
 PROGRESS_EVERY: Final = 25
 MICROSECONDS: Final = 1_000_000
 SAVED_MAX: Final = 10
+_STRENGTH: Final = typer.Option(min=1, max=3, metavar="2|3", help="Every pair of words, or every triple, is tested.")
 
 
 def check_queries(
@@ -39,9 +40,7 @@ def check_queries(
     ] = None,
     trees: Annotated[int | None, typer.Option(metavar="N", help="How many trees are made for a scenario.")] = None,
     seed: Annotated[int, typer.Option(metavar="S", help="Equal seeds, equal trees.")] = 0,
-    strength: Annotated[
-        int, typer.Option(min=1, max=3, metavar="2|3", help="Every pair of words, or every triple, is tested.")
-    ] = 2,
+    strength: Annotated[int, _STRENGTH] = 2,
     system: Annotated[str, typer.Option(metavar="NAME", help="The system under test.")] = "engine",
     folder: Annotated[
         Path | None,

@@ -46,5 +46,5 @@ async def test_a_server_whose_certificate_has_expired_is_named(tmp_path: Path, c
     world.authority.issue("server", hosts=("localhost",), age=2 * DAY, lifetime=DAY)
     async with world:
         found = await problem_at(world, Security(ca=world.authority.path, token=world.keeper))
-    words = {channels.GRPC: "certificate has expired", channels.NATIVE: "certificate expired"}
-    assert words[client_transport] in found
+    texts = {channels.GRPC: "certificate has expired", channels.NATIVE: "certificate expired"}
+    assert texts[client_transport] in found

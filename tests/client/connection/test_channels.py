@@ -265,9 +265,9 @@ async def test_a_deadline_ends_a_call_and_the_server_has_it_too() -> None:
 
     async with connected(question=slow) as channel:
         with pytest.raises(AioRpcError, match="Deadline Exceeded") as failed:
-            await opened(channel, "question", b"", timeout=0.5)
+            await opened(channel, "question", b"", timeout=2.0)
         assert failed.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-    assert 0 < left[0] <= 0.5
+    assert 0 < left[0] <= 2.0
 
 
 # Cancelling.

@@ -205,7 +205,7 @@ async def test_a_certificate_that_has_expired_is_the_reason(tmp_path: Path, warn
     assert "the server's certificate has expired" in warnings()[0]
 
 
-@pytest.mark.usefixtures("client_transport")
+@pytest.mark.usefixtures("native_engine")  # gRPC has several reasons for it
 async def test_a_certificate_of_the_client_that_is_missing_is_the_reason(
     tmp_path: Path, warnings: Callable[[], list[str]]
 ) -> None:
