@@ -81,6 +81,16 @@ async def other_traffic(channel: Any) -> None:
         assert bytes(await opened(channel, "question", b"%d" % at)) == b"%d" % at
 
 
+async def echoed(channel: Any, message: bytes) -> None:
+    """Open calls until one echoes ``message``. gRPC may not have noticed an end yet, or wait before it connects."""
+    while True:
+        call = opened(channel, "stream")
+        with suppress(AioRpcError, asyncio.InvalidStateError):
+            await call.write(message)
+            if bytes(await call.read()) == message:
+                return
+
+
 async def until(claim: Callable[[], Any]) -> None:
     while not claim():  # noqa: ASYNC110 - there is no event to wait for
         await asyncio.sleep(0.002)
@@ -394,12 +404,7 @@ async def test_a_server_that_is_not_there_yet_is_reached_later() -> None:
             assert "refused" in failed.value.details()
         assert not is_ready(channel)
         async with served(port, stream=echo):
-            while True:
-                call = opened(channel, "stream")
-                with suppress(AioRpcError, asyncio.InvalidStateError):  # gRPC waits before its next attempt
-                    await call.write(b"a")
-                    assert bytes(await call.read()) == b"a"
-                    break
+            await echoed(channel, b"a")
 
 
 async def test_a_broken_connection_ends_its_calls_and_the_next_call_has_another() -> None:
@@ -418,9 +423,7 @@ async def test_a_broken_connection_ends_its_calls_and_the_next_call_has_another(
                 await call.read()
             assert failed.value.code() is grpc.StatusCode.UNAVAILABLE
             assert failed.value.details()
-        call = opened(channel, "stream")
-        await call.write(b"b")
-        assert bytes(await call.read()) == b"b"
+        await echoed(channel, b"b")
         assert proxy.connections == 2
 
 
@@ -435,12 +438,7 @@ async def test_a_server_that_drains_ends_the_calls_it_has_and_others_go_to_its_s
         assert bytes(await first.read()) == b"old"
         stopping = asyncio.ensure_future(old.stop(30))
         async with served(port, stream=echo):
-            while True:
-                second = opened(channel, "stream")
-                with suppress(AioRpcError, asyncio.InvalidStateError):  # until the channel has noticed
-                    await second.write(b"new")
-                    if bytes(await second.read()) == b"new":
-                        break
+            await echoed(channel, b"new")
             await first.done_writing()
             assert bytes(await first.read()) == b"still old"
             assert await first.read() is EOF
