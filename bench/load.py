@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TypeAlias
@@ -65,6 +65,28 @@ def start(role: str, *arguments: object, module: str = "bench.load") -> subproce
         stdout=subprocess.PIPE,
         text=True,
     )
+
+
+def wait_until_ready(processes: Iterable[subprocess.Popen[str]]) -> None:
+    """Wait until all of these load processes are ready."""
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+
+
+def let_begin(publishers: Iterable[subprocess.Popen[str]], line: str) -> None:
+    """Give all publishers the line for which they wait."""
+    for process in publishers:
+        assert process.stdin is not None
+        process.stdin.write(f"{line}\n")
+        process.stdin.flush()
+
+
+def result_of(reader: subprocess.Popen[str]) -> dict[str, float]:
+    """Wait for the result of a reader."""
+    assert reader.stdout is not None
+    result: dict[str, float] = json.loads(reader.stdout.readline())
+    return result
 
 
 def batches(count: int, rows: int, payload_bytes: int) -> list[Batch]:

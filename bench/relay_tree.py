@@ -9,7 +9,6 @@ million readers need.
 
 from __future__ import annotations
 
-import json
 import math
 import subprocess
 import sys
@@ -20,7 +19,7 @@ from contextlib import ExitStack, contextmanager
 import psutil
 
 from bench.harness import Panel, begin, bench_parser, plot
-from bench.load import server, start
+from bench.load import let_begin, result_of, server, start, wait_until_ready
 
 LEVELS = 3
 FANOUT = 2
@@ -65,18 +64,9 @@ def once() -> tuple[list[dict[str, float]], float]:
         levels, relays = grown(stack)
         readers = [start("subscribe", servers[-1], "latency", PER_S * WARM_S) for servers in levels]
         publishers = [start("paced", levels[0][0], name, count, PAYLOAD_BYTES, PER_S, 0.0) for name in "ab"]
-        for process in (*readers, *publishers):
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-        began = time.time() + 1.0
-        for process in publishers:
-            assert process.stdin is not None
-            process.stdin.write(f"{began}\n")
-            process.stdin.flush()
-        found: list[dict[str, float]] = []
-        for process in readers:
-            assert process.stdout is not None
-            found.append(json.loads(process.stdout.readline()))
+        wait_until_ready((*readers, *publishers))
+        let_begin(publishers, str(time.time() + 1.0))
+        found = [result_of(reader) for reader in readers]
         cpu_s = max(sum(process.cpu_times()[:2]) for process in relays)
         for process in (*readers, *publishers):
             assert process.wait() == 0

@@ -7,12 +7,11 @@ includes the batching of publisher and server. Target at 5,000 elements/s: p50 b
 
 from __future__ import annotations
 
-import json
 import subprocess
 import time
 
 from bench.harness import Panel, begin, bench_parser, plot
-from bench.load import Serve, server, start, started
+from bench.load import Serve, let_begin, result_of, server, start, started, wait_until_ready
 from lmerge.core.engines import selection
 
 RATES_PER_S = (1_000, 5_000, 20_000, 50_000)
@@ -38,16 +37,9 @@ def raw(per_s: int) -> dict[str, float]:
 
 
 def _measured(reader: subprocess.Popen[str], publishers: list[subprocess.Popen[str]]) -> dict[str, float]:
-    for process in (reader, *publishers):
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-    began = time.time() + 0.3
-    for process in publishers:
-        assert process.stdin is not None
-        process.stdin.write(f"{began}\n")
-        process.stdin.flush()
-    assert reader.stdout is not None
-    result: dict[str, float] = json.loads(reader.stdout.readline())
+    wait_until_ready((reader, *publishers))
+    let_begin(publishers, str(time.time() + 0.3))
+    result = result_of(reader)
     for process in (reader, *publishers):
         assert process.wait() == 0
     return result

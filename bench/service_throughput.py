@@ -8,12 +8,11 @@ total on the native engine, and 0.6 of the limit.
 
 from __future__ import annotations
 
-import json
 import subprocess
 import time
 
 from bench.harness import Panel, begin, bench_parser, plot
-from bench.load import Serve, server, start, started
+from bench.load import Serve, let_begin, result_of, server, start, started, wait_until_ready
 from lmerge.core.engines import selection
 
 EVENTS = {selection.NATIVE: 1_000_000, selection.PYTHON: 200_000}
@@ -25,16 +24,10 @@ REPEATS = 5
 
 def go(reader: subprocess.Popen[str], publishers: list[subprocess.Popen[str]]) -> tuple[float, dict[str, float]]:
     """Start all together. Return the seconds until the reader has the last element, and the reader's result."""
-    for process in (reader, *publishers):
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
+    wait_until_ready((reader, *publishers))
     began = time.time()
-    for process in publishers:
-        assert process.stdin is not None
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    assert reader.stdout is not None
-    result = json.loads(reader.stdout.readline())
+    let_begin(publishers, "go")
+    result = result_of(reader)
     for process in (reader, *publishers):
         assert process.wait() == 0
     return result["ended"] - began, result
