@@ -12,7 +12,7 @@ import os
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator, Iterable, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TypeVar
 from weakref import WeakValueDictionary
 
 import grpc
@@ -34,6 +34,8 @@ Serializer = Callable[[Any], bytes] | None
 Deserializer = Callable[[bytes], Any] | None
 Pairs = Sequence[tuple[str, str | bytes]]
 Requests = Iterable[Any] | AsyncIterable[Any] | None
+
+C = TypeVar("C", bound="NativeClientCall")
 
 _CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
 
@@ -86,69 +88,41 @@ class NativeChannel:
         """Return READY while the server is connected and has answered."""
         return grpc.ChannelConnectivity.READY if self._channel.is_ready else grpc.ChannelConnectivity.IDLE
 
-    def unary_unary(
-        self, method: str, request_serializer: Serializer = None, response_deserializer: Deserializer = None, **_: Any
-    ) -> Callable[..., NativeUnaryCall]:
+    def unary_unary(self, method: str, *codecs: Any, **named: Any) -> Callable[..., NativeUnaryCall]:
         """Return a callable as gRPC's channels do; so do the next three methods."""
+        return self._opener(NativeUnaryCall, NativeClientCall.send_all, method, *codecs, **named)
 
-        def start(request: Any, timeout: float | None = None, metadata: Pairs | None = None) -> NativeUnaryCall:
-            call = self._open(method, request_serializer, response_deserializer, metadata, timeout)
-            call.send_all(request)
-            return NativeUnaryCall(call)
+    def unary_stream(self, method: str, *codecs: Any, **named: Any) -> Callable[..., NativeClientCall]:
+        return self._opener(NativeClientCall, NativeClientCall.send_all, method, *codecs, **named)
 
-        return start
+    def stream_unary(self, method: str, *codecs: Any, **named: Any) -> Callable[..., NativeUnaryCall]:
+        return self._opener(NativeUnaryCall, NativeClientCall.send_each, method, *codecs, **named)
 
-    def unary_stream(
-        self, method: str, request_serializer: Serializer = None, response_deserializer: Deserializer = None, **_: Any
-    ) -> Callable[..., NativeClientCall]:
-        def start(request: Any, timeout: float | None = None, metadata: Pairs | None = None) -> NativeClientCall:
-            call = self._open(method, request_serializer, response_deserializer, metadata, timeout)
-            call.send_all(request)
-            return call
+    def stream_stream(self, method: str, *codecs: Any, **named: Any) -> Callable[..., NativeClientCall]:
+        return self._opener(NativeClientCall, NativeClientCall.send_each, method, *codecs, **named)
 
-        return start
-
-    def stream_unary(
-        self, method: str, request_serializer: Serializer = None, response_deserializer: Deserializer = None, **_: Any
-    ) -> Callable[..., NativeUnaryCall]:
-        def start(
-            requests: Requests = None, timeout: float | None = None, metadata: Pairs | None = None
-        ) -> NativeUnaryCall:
-            call = self._open(method, request_serializer, response_deserializer, metadata, timeout)
-            call.send_each(requests)
-            return NativeUnaryCall(call)
-
-        return start
-
-    def stream_stream(
-        self, method: str, request_serializer: Serializer = None, response_deserializer: Deserializer = None, **_: Any
-    ) -> Callable[..., NativeClientCall]:
-        def start(
-            requests: Requests = None, timeout: float | None = None, metadata: Pairs | None = None
-        ) -> NativeClientCall:
-            call = self._open(method, request_serializer, response_deserializer, metadata, timeout)
-            call.send_each(requests)
-            return call
-
-        return start
-
-    def _open(
+    def _opener(
         self,
+        kind: type[C],
+        send: Callable[[NativeClientCall, Any], None],
         method: str,
-        serializer: Serializer,
-        deserializer: Deserializer,
-        metadata: Pairs | None,
-        timeout_s: float | None,
-    ) -> NativeClientCall:
-        if self._is_closed:
-            raise grpc.aio.UsageError("Channel is closed.")
-        if self._loop is None:
-            self._loop = asyncio.get_running_loop()
-            self._loop.add_reader(self._channel.file, self._look)
-        opened = self._channel.open(method, list(metadata or ()), timeout_s)
-        call = NativeClientCall(opened, serializer, deserializer, self._awaited)
-        self._calls[opened.id] = call
-        return call
+        request_serializer: Serializer = None,
+        response_deserializer: Deserializer = None,
+        **_: Any,
+    ) -> Callable[..., C]:
+        def start(requests: Any = None, timeout: float | None = None, metadata: Pairs | None = None) -> C:
+            if self._is_closed:
+                raise grpc.aio.UsageError("Channel is closed.")
+            if self._loop is None:
+                self._loop = asyncio.get_running_loop()
+                self._loop.add_reader(self._channel.file, self._look)
+            opened = self._channel.open(method, list(metadata or ()), timeout)
+            call = kind(opened, request_serializer, response_deserializer, self._awaited)
+            self._calls[opened.id] = call
+            send(call, requests)
+            return call
+
+        return start
 
     def _look(self) -> None:
         """Wake the calls for which something has come."""
@@ -298,10 +272,10 @@ class NativeClientCall:
         """Return EOF if the call has ended well. Raises AioRpcError, CancelledError."""
         status = self._call.status
         if status is not None and status[0] != grpc.StatusCode.OK.value[0]:
-            self.raise_for(status)
+            self._raise_for(status)
         return EOF
 
-    def raise_for(self, status: tuple[int, str, Pairs]) -> NoReturn:
+    def _raise_for(self, status: tuple[int, str, Pairs]) -> NoReturn:
         """Raise what the status stands for."""
         if self._is_cancelled:
             raise asyncio.CancelledError
@@ -309,30 +283,20 @@ class NativeClientCall:
         raise AioRpcError(_CODES[number], Metadata(*self._call.headers or ()), Metadata(*trailing), details)
 
 
-class NativeUnaryCall:
-    """A call with one answer, which is what awaiting it returns. Its requests are written as to the other calls."""
+class NativeUnaryCall(NativeClientCall):
+    """A call with one answer, which is what awaiting it returns."""
 
-    def __init__(self, call: NativeClientCall) -> None:
-        self._call = call
-        self.write = call.write
-        self.done_writing = call.done_writing
-        self.initial_metadata = call.initial_metadata
-        self.trailing_metadata = call.trailing_metadata
-        self.code = call.code
-        self.details = call.details
-        self.cancel = call.cancel
-        self.done = call.done
-        self._answer: Any = EOF
+    _answer: Any = EOF
 
     def __await__(self) -> Generator[Any, None, Any]:
         """Return the answer. Raises AioRpcError."""
         return self._only().__await__()
 
     async def _only(self) -> Any:
-        while (message := await self._call.read()) is not EOF:
+        while (message := await self.read()) is not EOF:
             self._answer = message
         if self._answer is EOF:
-            self._call.raise_for((grpc.StatusCode.INTERNAL.value[0], "the call has ended without an answer", ()))
+            self._raise_for((grpc.StatusCode.INTERNAL.value[0], "the call has ended without an answer", ()))
         return self._answer
 
 
