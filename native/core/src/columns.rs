@@ -99,7 +99,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The batch with the hash of each key (`hash::of_key`). They belong to the whole batch, not to a slice of it.
+    /// The batch with the hash of each key (`hash::KeyHash`). They belong to the whole batch, not to a slice of it.
     pub(crate) fn with_hashes<'b>(&self, hashes: &'b [u32]) -> View<'b>
     where
         'a: 'b,

@@ -93,8 +93,8 @@ impl Channel {
                 settings,
                 origin,
                 attempts: AtomicU64::new(0),
-                slot: Mutex::default(),
-                present: SyncMutex::default(),
+                problem: Mutex::default(),
+                live: SyncMutex::default(),
             }),
             events: Arc::new(Events::new()?),
             threads,
@@ -107,10 +107,7 @@ impl Channel {
 
     /// Whether the server has answered on a connection that is open.
     pub fn is_ready(&self) -> bool {
-        let present = self.line.present.lock().expect("no panic while it is held");
-        present
-            .as_ref()
-            .is_some_and(|live| live.first.get().is_some() && live.may_be_used())
+        self.line.usable().is_some_and(|live| live.first.get().is_some())
     }
 
     /// Open a call.
@@ -136,9 +133,7 @@ impl Channel {
 
     /// Let the connection end when its calls have.
     pub fn close(&self) {
-        let line = self.line.clone();
-        line.present.lock().expect("no panic while it is held").take();
-        self.threads.spawn(async move { line.slot.lock().await.live = None });
+        self.line.keep(None);
     }
 }
 
@@ -149,16 +144,10 @@ struct Line {
     origin: Uri,
     /// Attempts that have failed.
     attempts: AtomicU64,
-    slot: Mutex<Slot>,
-    /// What the slot holds, for those who cannot wait.
-    present: SyncMutex<Option<Live>>,
-}
-
-#[derive(Debug, Default)]
-struct Slot {
-    live: Option<Live>,
-    /// Why the last attempt has failed.
-    problem: String,
+    /// Why the last attempt has failed. It is locked during an attempt.
+    problem: Mutex<String>,
+    /// The last connection that was made.
+    live: SyncMutex<Option<Live>>,
 }
 
 /// A connection that was made.
@@ -191,7 +180,7 @@ impl Line {
     async fn exchange(&self, call: &Arc<ClientCall>, opening: ClientOpening) -> Status {
         let mut is_first = true;
         loop {
-            let live = match self.live().await {
+            let live = match self.connected().await {
                 Ok(live) => live,
                 Err(problem) => return Status::unavailable(problem),
             };
@@ -238,31 +227,40 @@ impl Line {
     }
 
     /// The connection. Those who wait for one attempt share its outcome.
-    async fn live(&self) -> Result<Live, String> {
+    async fn connected(&self) -> Result<Live, String> {
         let before = self.attempts.load(Ordering::Acquire);
-        let mut slot = self.slot.lock().await;
-        if let Some(live) = slot.live.as_ref().filter(|live| live.may_be_used()) {
-            return Ok(live.clone());
+        let mut problem = self.problem.lock().await;
+        if let Some(live) = self.usable() {
+            return Ok(live);
         }
         if self.attempts.load(Ordering::Acquire) != before {
-            return Err(slot.problem.clone());
+            return Err(problem.clone());
         }
-        slot.live = None;
+        self.keep(None);
         match timeout(self.settings.attempt, self.connect()).await {
             Ok(Ok(live)) => {
-                *self.present.lock().expect("no panic while it is held") = Some(live.clone());
-                slot.live = Some(live.clone());
+                self.keep(Some(live.clone()));
                 Ok(live)
             }
             failed => {
-                slot.problem = failed.map_or_else(
+                *problem = failed.map_or_else(
                     |_| format!("no connection within {:?}", self.settings.attempt),
                     |connected| connected.err().unwrap_or_default(),
                 );
                 self.attempts.fetch_add(1, Ordering::Release);
-                Err(slot.problem.clone())
+                Err(problem.clone())
             }
         }
+    }
+
+    /// The connection, if a call may be sent on it.
+    fn usable(&self) -> Option<Live> {
+        let live = self.live.lock().expect("no panic while it is held");
+        live.as_ref().filter(|live| live.may_be_used()).cloned()
+    }
+
+    fn keep(&self, live: Option<Live>) {
+        *self.live.lock().expect("no panic while it is held") = live;
     }
 
     async fn connect(&self) -> Result<Live, String> {
@@ -431,12 +429,12 @@ mod tests {
             keepalive_timeout: Duration::from_secs(5),
         };
         let channel = Channel::new(settings, Handle::current()).expect("files");
-        let before = channel.line.slot.lock().await;
+        let before = channel.line.problem.lock().await;
         let waiting: Vec<_> = (0..3)
             .map(|_| {
                 tokio::spawn({
                     let line = channel.line.clone();
-                    async move { line.live().await }
+                    async move { line.connected().await }
                 })
             })
             .collect();
