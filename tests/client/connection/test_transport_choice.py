@@ -45,11 +45,16 @@ async def test_a_choice_that_cannot_be_had_is_refused(monkeypatch: pytest.Monkey
     with pytest.raises(UsageError, match="LMERGE_CLIENT_TRANSPORT is 'quic'; it is auto, native, grpc"):
         channels.open_channel("merge.example:7171")
     monkeypatch.setenv(channels.VARIABLE, channels.NATIVE)
-    with pytest.raises(UsageError, match=r"the native transport cannot be used: .*one of gRPC's own forms"):
-        channels.open_channel("unix:/tmp/socket")
     monkeypatch.setattr(selection, "native_problem", lambda: "it is not built")
     with pytest.raises(UsageError, match="the native transport cannot be used: it is not built"):
         channels.open_channel("merge.example:7171")
+
+
+@pytest.mark.usefixtures("native_engine")
+def test_the_native_transport_is_refused_for_an_address_of_grpc_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(channels.VARIABLE, channels.NATIVE)
+    with pytest.raises(UsageError, match=r"the native transport cannot be used: .*one of gRPC's own forms"):
+        channels.open_channel("unix:/tmp/socket")
 
 
 def test_without_a_list_of_authorities_grpc_uses_its_own(
