@@ -54,7 +54,9 @@ def run(defect: Defect, copy: Path, env: dict[str, str]) -> str | None:
 
 def _tested(defect: Defect, crate: Path, env: dict[str, str]) -> str | None:
     package = f"lmerge-{Path(defect.file).parts[1]}"
-    cargo = ["cargo", "test", "--release", "--quiet", "--package", package, "--test", "suite"]
+    # A crate has its suite below tests/, or unit tests only.
+    tests = ["--test", "suite"] if (crate / Path(defect.file).parts[1] / "tests").exists() else ["--lib"]
+    cargo = ["cargo", "test", "--release", "--quiet", "--package", package, *tests]
 
     def call(arguments: list[str], limit_s: float) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

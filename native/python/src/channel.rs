@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lmerge_transport::call::{Read, Write};
+use lmerge_transport::call::Read;
 use lmerge_transport::channel::{self, ChannelSettings, ClientOpening};
 use lmerge_transport::client_call;
 use lmerge_transport::events::Event;
@@ -14,7 +14,7 @@ use pyo3::pybacked::PyBackedBytes;
 
 use crate::columns::shared;
 use crate::metadata::{Pairs, ShownPairs, metadata_of, pairs_of};
-use crate::transport::{Message, os_error};
+use crate::transport::{Message, os_error, shown};
 
 /// Certificates of a client, and what it requires of its servers'.
 #[pyclass(frozen, module = "lmerge._native")]
@@ -89,14 +89,6 @@ impl ClientCall {
 impl Drop for ClientCall {
     fn drop(&mut self) {
         self.cancel();
-    }
-}
-
-fn shown(written: &Write) -> Option<bool> {
-    match written {
-        Write::Done => Some(true),
-        Write::Wait => None,
-        Write::Gone => Some(false),
     }
 }
 

@@ -58,6 +58,15 @@ pub fn os_error(problem: &std::io::Error) -> PyErr {
     }
 }
 
+/// Return what Python gets for a write: whether there is room for another one; None: an event will come.
+pub fn shown(written: &Write) -> Option<bool> {
+    match written {
+        Write::Done => Some(true),
+        Write::Wait => None,
+        Write::Gone => Some(false),
+    }
+}
+
 /// One call of a peer. None of its methods waits.
 #[pyclass(frozen, module = "lmerge._native")]
 pub struct Call(Arc<call::Call>);
@@ -102,11 +111,7 @@ impl Call {
 
     /// True: there is room for another one; None: an event will come; False: the call is over.
     fn write(&self, answer: PyBackedBytes) -> Option<bool> {
-        match self.0.write(shared(answer)) {
-            Write::Done => Some(true),
-            Write::Wait => None,
-            Write::Gone => Some(false),
-        }
+        shown(&self.0.write(shared(answer)))
     }
 
     fn start(&self, metadata: Pairs) -> PyResult<()> {

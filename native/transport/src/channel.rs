@@ -413,9 +413,25 @@ mod tests {
 
     #[test]
     fn an_error_is_shown_with_its_sources_once() {
-        let inner = std::io::Error::other("refused");
-        let outer = std::io::Error::other(inner);
-        assert_eq!(shown(&outer), "refused");
+        #[derive(Debug)]
+        struct Failed(&'static str, std::io::Error);
+
+        impl std::fmt::Display for Failed {
+            fn fmt(&self, text: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                text.write_str(self.0)
+            }
+        }
+
+        impl Error for Failed {
+            fn source(&self) -> Option<&(dyn Error + 'static)> {
+                Some(&self.1)
+            }
+        }
+
+        for text in ["no connection", "no connection: refused"] {
+            let failed = Failed(text, std::io::Error::other("refused"));
+            assert_eq!(shown(&failed), "no connection: refused");
+        }
     }
 
     #[tokio::test]
