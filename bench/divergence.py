@@ -7,13 +7,12 @@ Intervals of a second, so that many are compared, and of a minute, the default.
 
 from __future__ import annotations
 
-import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from bench.harness import Panel, begin, bench_parser, plot
+from bench.harness import PERCENT, Panel, begin, bench_parser, percent_less, percent_more, plot
 from bench.load import start
 from bench.service_throughput import PAYLOAD_BYTES, go
 from lmerge.core.engines import selection
@@ -74,10 +73,9 @@ def main() -> None:
         panel.add_repeats(way, report.add(way, rates[way], "elements/s"))
         report.add(f"server CPU, {way}", costs[way], "us/element")
     for way in list(WAYS)[1:]:
-        more = statistics.median(costs[way]) / statistics.median(costs["none"]) - 1
-        less = 1 - statistics.median(rates[way]) / statistics.median(rates["none"])
-        verdict = "reached" if less <= 0.10 else "MISSED"
-        report.note(f"{way}: {less:.1%} less throughput, {more:.1%} more CPU in the server; target 10 %: {verdict}")
+        less = report.add(f"{way}: throughput lost", percent_less(rates[way], rates["none"]), PERCENT)
+        report.add(f"{way}: server CPU added", percent_more(costs[way], costs["none"]), PERCENT)
+        report.note(f"target 10 %, {way}: {'reached' if less.median <= 10 else 'MISSED'} ({less.median:.1f} %)")
     if not quick:
         report.save("divergence")
         plot("divergence", "Comparing inputs: what it costs a server", [panel], columns=1)

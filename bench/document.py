@@ -4,7 +4,8 @@
     python -m bench.document --check    # fails if the page is another one
 
 In the text, ``{core_stable}`` becomes the command with the commit that it was run at, ``{core_stable: ROW}`` the median
-of a row, with its spread from 10 % on, and ``{core_stable# NOTE}`` the number of a note: that behind "NOTE = ".
+of a row, and ``{core_stable# NOTE}`` the number of a note: that behind "NOTE = ". A row is shown with its spread from
+10 % on, a percentage with its lowest and highest value.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from bench.harness import RESULTS, Measured
+from bench.harness import PERCENT, RESULTS, Measured
 
 ROOT: Final = Path(__file__).parents[1]
 TEXT: Final = ROOT / "bench" / "benchmarks.md"
@@ -56,6 +57,8 @@ def row(document: dict[str, Any], name: str) -> str | None:
     for one in document["rows"]:
         if one["name"] == name:
             measured = Measured(name, one["values"], one["unit"])
+            if measured.unit == PERCENT:
+                return f"{measured.median:.1f} % ({min(measured.values):.0f} to {max(measured.values):.0f})"
             shown = f" ({100 * measured.spread:.0f} %)" if measured.spread >= _SPREAD_MIN else ""
             return number(measured.median, measured.unit) + shown
     return None
@@ -78,6 +81,8 @@ def number(value: float, unit: str) -> str:
         return f"{value:,.0f}"
     if unit in ("ms", "us", "s"):
         return f"{value:,.{0 if value >= 100 else 1}f} {unit}"
+    if unit == "sd/mean":
+        return f"{value:.2g}"
     return f"{value:.2f}" if unit in ("times", "cores") else f"{value:,.0f}"
 
 

@@ -238,6 +238,7 @@ def main() -> None:
         add_curve(panel, name, runs[0])
     without, with_it = rows["merge of both"].median, rows["merge of both, feedback"].median
     ratio = without / with_it
+    report.note(f"without feedback / with feedback = {ratio:.1f}")
     report.note(f"target {TARGET:g} times faster: {'reached' if ratio >= TARGET else 'MISSED'} ({ratio:.1f} times)")
     if not options.quick:
         report.save("feedback")

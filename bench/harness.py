@@ -61,6 +61,18 @@ OTHER_COLORS: Final = (
 )
 MARKERS: Final = "osD^vP*X<>"
 
+PERCENT: Final = "%"
+
+
+def percent_less(values: list[float], than: list[float]) -> list[float]:
+    """Return by how many per cent the value of each round is less than that of the same round of ``than``."""
+    return [100 * (1 - value / other) for value, other in zip(values, than, strict=True)]
+
+
+def percent_more(values: list[float], than: list[float]) -> list[float]:
+    """Return by how many per cent it is more."""
+    return [-less for less in percent_less(values, than)]
+
 
 @dataclass
 class Measured:
@@ -79,6 +91,13 @@ class Measured:
         """The range of the values: (max - min) / median."""
         return (max(self.values) - min(self.values)) / self.median if self.median else 0.0
 
+    @property
+    def shown_spread(self) -> str:
+        """The spread in words. A percentage can be near 0, so that its lowest and highest values are shown."""
+        if self.unit == PERCENT:
+            return f"from {min(self.values):.1f} to {max(self.values):.1f}"
+        return f"spread {self.spread:.0%}"
+
 
 @dataclass
 class BenchReport:
@@ -92,8 +111,7 @@ class BenchReport:
         """Add a row and print it."""
         measured = Measured(name, values, unit)
         self.rows.append(measured)
-        spread = f"spread {measured.spread:.0%} of {len(values)}"
-        print(f"  {name:<56} {measured.median:>14,.6g} {unit:<12} {spread}", flush=True)
+        print(f"  {name:<56} {measured.median:>14,.6g} {unit:<12} {measured.shown_spread} of {len(values)}", flush=True)
         return measured
 
     def note(self, text: str) -> None:

@@ -19,6 +19,7 @@ def results(tmp_path: Path) -> Path:
         "rows": [
             {"name": "native, r3: p50", "unit": "ms", "values": [7.0, 7.1, 6.9]},
             {"name": "rate", "unit": "elements/s", "values": [2e7, 3e7, 2.1e7]},
+            {"name": "cost", "unit": "%", "values": [1.46, -2.2, 3.0]},
         ],
         "notes": ["native: 1,000 / 10 = 1.50; target 2: reached", "other = x"],
     }
@@ -31,8 +32,8 @@ def test_the_page_has_the_figures_of_the_results() -> None:
 
 
 def test_a_figure_is_a_command_a_row_or_a_note(results: Path) -> None:
-    text = "| {some} | {some: native, r3: p50}; {some: rate} | {some# native: 1,000 / 10} |"
-    expected = "| `python -m bench.some` at abc1234 | 7.0 ms; 21.0 M (48 %) | 1.50 |"
+    text = "| {some} | {some: native, r3: p50}; {some: rate}; {some: cost} | {some# native: 1,000 / 10} |"
+    expected = "| `python -m bench.some` at abc1234 | 7.0 ms; 21.0 M (48 %); 1.5 % (-2 to 3) | 1.50 |"
     assert rendered(text, results) == expected
 
 
@@ -53,6 +54,7 @@ def test_an_unknown_figure_is_named(results: Path, figure: str) -> None:
         (432.1, "us", "432 us"),
         (1.998, "times", "2.00"),
         (80.9, "B/live event", "81"),
+        (0.0132, "sd/mean", "0.013"),
     ],
 )
 def test_numbers_are_as_a_reader_needs_them(value: float, unit: str, shown: str) -> None:

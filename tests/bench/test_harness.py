@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from bench.harness import COLORS, OTHER_COLORS, REPLICA_COLORS, looks_of
+import pytest
+
+from bench.harness import COLORS, OTHER_COLORS, PERCENT, REPLICA_COLORS, Measured, looks_of, percent_less, percent_more
 
 
 def test_a_thing_has_one_colour_in_all_plots() -> None:
@@ -23,3 +25,12 @@ def test_lines_of_one_plot_differ() -> None:
     labels = [f"line {at}" for at in range(len(OTHER_COLORS))]
     assert len({color for color, _ in looks_of(labels).values()}) == len(labels)
     assert not set(OTHER_COLORS) & {*COLORS.values(), *REPLICA_COLORS.values()}
+
+
+def test_a_cost_is_that_of_rounds_so_a_slow_spell_does_not_count() -> None:
+    costs = Measured("cost", percent_less([99.0, 49.5, 98.0], than=[100.0, 50.0, 100.0]), PERCENT)
+    assert costs.median == pytest.approx(1)
+    assert costs.shown_spread == "from 1.0 to 2.0"
+    assert percent_more([3.0], than=[2.0]) == pytest.approx([50])
+    with pytest.raises(ValueError, match="argument 2"):
+        percent_less([1.0], than=[1.0, 2.0])

@@ -113,11 +113,6 @@ def test_a_line_with_delay_and_loss_reports_why_it_cannot_be(monkeypatch: pytest
 # What metrics cost.
 
 
-def test_a_cost_is_that_of_rounds_so_a_slow_spell_does_not_count() -> None:
-    assert metrics_cost.cost([99.0, 49.5, 98.0], [100.0, 50.0, 100.0]) == pytest.approx(0.01)
-    assert metrics_cost.cost([100.0], [100.0]) == 0
-
-
 def test_the_uncounted_server_counts_nothing_and_there_is_something_to_remove(monkeypatch: pytest.MonkeyPatch) -> None:
     for kind, method in ((Fanout, "written"), (MergeOutput, "note_received"), (StableHistory, "note")):
         monkeypatch.setattr(kind, method, vars(kind)[method])  # what the bench removes is put back after the test
