@@ -80,7 +80,7 @@ def number(value: float, unit: str) -> str:
             return f"{value / 1e6:.{0 if value >= 1e8 else 1 if value >= 1e7 else 2}f} M"
         return f"{value:,.0f}"
     if unit in ("ms", "us", "s"):
-        return f"{value:,.{0 if value >= 100 else 1}f} {unit}"
+        return f"{value:,.{0 if value >= 100 else 1 if value >= 1 else 2}f} {unit}"
     if unit == "sd/mean":
         return f"{value:.2g}"
     return f"{value:.2f}" if unit in ("times", "cores") else f"{value:,.0f}"
