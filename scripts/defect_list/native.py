@@ -13,6 +13,20 @@ DEFECTS = (
         "lead::a_stable_far_ahead_is_held_and_the_others_go_on",
     ),
     Defect(
+        "a shard merges the elements of all shards",
+        SOURCE + "indices.rs",
+        "count += usize::from(shards[self.next] == shard);",
+        "count += usize::from(shards[self.next] != u8::MAX);",
+        "sharded::shards_emit_what_one_emits_in_another_order",
+    ),
+    Defect(
+        "of the inserts that shards have noted, only the first that follow each other come out",
+        SOURCE + "sharded.rs",
+        "            if part[0] == SHOWN {\n",
+        "            if part[0] == SHOWN && at == start {\n",
+        "sharded::new_inserts_come_out_in_the_order_of_their_batch_and_before_what_changes_them",
+    ),
+    Defect(
         "two inputs that have ended release the stable of one behind them",
         SOURCE + "input.rs",
         "may_hold &= leads || input.stable == INF;",

@@ -34,7 +34,9 @@ pub struct Shell {
     /// Promises found broken while another input's elements were merged.
     pub broken: Vec<Violation>,
     pub out: Columns,
-    /// Inserts and adjusts in `out`.
+    /// In a shard: the inserts that were shown, by their index in the batch, instead of copies in `out`.
+    pub noted: Option<Vec<u32>>,
+    /// Inserts and adjusts in `out`, and inserts in `noted`.
     pub changes: usize,
     pub live: Option<Live>,
 }
@@ -51,6 +53,7 @@ impl Shell {
             joined: Vec::new(),
             broken: Vec::new(),
             out: Columns::default(),
+            noted: None,
             changes: 0,
             live: None,
         }
@@ -68,6 +71,11 @@ impl Shell {
     /// Add inserts to those of `shown`, which follow each other in a batch; if they do not follow them, emit those first.
     #[inline]
     pub fn show_inserts(&mut self, batch: &View<'_>, shown: &mut Range<usize>, more: Range<usize>) {
+        if let Some(noted) = &mut self.noted {
+            self.changes += more.len();
+            noted.extend(more.map(|index| index as u32));
+            return;
+        }
         if shown.end != more.start {
             self.emit_inserts(batch, shown);
             shown.start = more.start;
@@ -82,16 +90,7 @@ impl Shell {
         if start == end {
             return;
         }
-        if self.out.is_empty() {
-            self.out.reserve(&batch.slice(start, batch.len())); // most of a batch is new, or little of it
-        }
-        if end - start < COPIED_MIN {
-            for index in start..end {
-                self.out.insert(batch.vs(index), batch.ve(index), batch.payload(index));
-            }
-        } else {
-            self.out.extend(&batch.slice(start, end));
-        }
+        copy_inserts(&mut self.out, batch, start..end);
         self.changes += end - start;
         if let Some(live) = &mut self.live {
             (start..end).for_each(|index| live.insert(batch.vs(index), batch.ve(index), batch.payload(index)));
@@ -135,6 +134,21 @@ impl Shell {
             closed += usize::from(input.stable == INF);
         }
         self.closing.agreed(closed, joined)
+    }
+}
+
+/// Append inserts that follow each other in a batch.
+#[inline]
+pub(crate) fn copy_inserts(out: &mut Columns, batch: &View<'_>, range: Range<usize>) {
+    if out.is_empty() {
+        out.reserve(&batch.slice(range.start, batch.len())); // most of a batch is new, or little of it
+    }
+    if range.len() < COPIED_MIN {
+        for index in range {
+            out.insert(batch.vs(index), batch.ve(index), batch.payload(index));
+        }
+    } else {
+        out.extend(&batch.slice(range.start, range.end));
     }
 }
 

@@ -31,6 +31,19 @@ impl<'a> Indices<'a> {
         self.shard.is_none().then_some(self.stop)
     }
 
+    /// Put the next indices into `room` and return how many they are, if they are those of a shard. Without a branch for
+    /// each element: which ones a shard gets cannot be predicted.
+    pub fn fill(&mut self, room: &mut [usize]) -> Option<usize> {
+        let (shards, shard) = self.shard?;
+        let mut count = 0;
+        while count < room.len() && self.next < self.stop {
+            room[count] = self.next;
+            count += usize::from(shards[self.next] == shard);
+            self.next += 1;
+        }
+        Some(count)
+    }
+
     /// Leave out the indices below `next`.
     pub fn skip_to(&mut self, next: usize) {
         self.next = self.next.max(next);

@@ -341,6 +341,11 @@ impl Merge {
         }
     }
 
+    /// Note the index of an insert that is shown in its batch instead of copying it, where that is enough.
+    pub(crate) fn note_shown(&mut self) {
+        self.shell.noted = Some(Vec::new());
+    }
+
     /// Return and clear the results since the last call.
     pub fn take(&mut self) -> Taken {
         self.shell.changes = 0;

@@ -71,6 +71,10 @@ impl<S: Spill> Index<S> {
     pub fn look_up(&self, batch: &View<'_>, indices: &mut Indices<'_>, run: &mut Run) -> Option<usize> {
         (run.len, run.made) = (0, [0; MADE]);
         let mut stable = None;
+        // A shard gets its elements without stables.
+        if let Some(count) = indices.fill(&mut run.at) {
+            run.len = count;
+        }
         while run.len < RUN {
             let Some(at) = indices.next() else { break };
             if batch.kind(at) > ADJUST {

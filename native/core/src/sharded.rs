@@ -21,7 +21,7 @@
 use rayon::prelude::*;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::algorithm::Shell;
+use crate::algorithm::{Shell, copy_inserts};
 use crate::columns::{Columns, View};
 use crate::element::{ADJUST, INSERT, NEG_INF, STABLE};
 use crate::hash::KeyHash;
@@ -39,6 +39,8 @@ use crate::violation::{Code, Violation};
 const PARALLEL_ELEMENTS_MIN: usize = 1024;
 /// In place of a shard, for a stable.
 const NO_SHARD: u8 = u8::MAX;
+/// In place of the shard of an insert that is shown.
+const SHOWN: u8 = u8::MAX - 1;
 /// The bytes at each end of a long payload that decide its shard.
 const END: usize = 32;
 /// The list that assigns elements to shards has one byte for each element.
@@ -52,6 +54,7 @@ pub struct Sharded {
     announced: i64,
     /// Live output events, for a policy under which the shards cannot determine them together.
     live: Option<Live>,
+    out: Columns,
     assigned: Vec<u8>,
     hashes: Vec<u32>,
     key_hash: KeyHash,
@@ -68,11 +71,18 @@ impl Sharded {
             "only an index can be divided into shards"
         );
         let live_together = is_shared && track_live && policy.show == Show::Final;
-        let new = |_| Merge::new(kind, policy, closing, track_live && !live_together);
+        let new = |_| {
+            let mut shard = Merge::new(kind, policy, closing, track_live && !live_together);
+            if is_shared {
+                shard.note_shown();
+            }
+            shard
+        };
         Sharded {
             shards: (0..shards).map(new).collect(),
             announced: NEG_INF,
             live: live_together.then(|| Live::new(NEG_INF)),
+            out: Columns::default(),
             assigned: Vec::new(),
             hashes: Vec::new(),
             key_hash: KeyHash::new(),
@@ -185,16 +195,18 @@ impl Sharded {
         let is_large = stop - start >= PARALLEL_ELEMENTS_MIN;
         self.share_out(batch, start, stop, is_large);
         let assigned = &self.assigned;
-        let batch = &batch.with_hashes(&self.hashes);
+        let hashed = &batch.with_hashes(&self.hashes);
         let apply = |(number, shard): (usize, &mut Merge)| {
             let mine = Indices::of_shard(start, stop, assigned, number as u8);
-            shard.apply_at(slot, batch, mine).err()
+            shard.apply_at(slot, hashed, mine).err()
         };
         let found: Vec<Option<Box<Violation>>> = if is_large {
             self.shards.par_iter_mut().enumerate().map(apply).collect()
         } else {
             self.shards.iter_mut().enumerate().map(apply).collect()
         };
+        self.show_noted(batch, start, stop);
+        self.collect();
         let first = found
             .into_iter()
             .flatten()
@@ -211,6 +223,7 @@ impl Sharded {
             } else {
                 self.shards.iter_mut().for_each(stable);
             }
+            self.collect();
         }
         first.map_or(Ok(()), Err)
     }
@@ -220,10 +233,14 @@ impl Sharded {
         if let [only] = &mut self.shards[..] {
             return only.take();
         }
-        let mut together = Taken::default();
+        self.collect();
+        self.out.trim();
+        let mut together = Taken {
+            batch: std::mem::take(&mut self.out),
+            ..Taken::default()
+        };
         for shard in &mut self.shards {
             let taken = shard.take();
-            append_changes(&mut together.batch, &taken.batch.view());
             together.joined = taken.joined; // the same in every shard
             debug_assert!(taken.broken.is_empty(), "nothing waits to join where there is an index");
         }
@@ -388,6 +405,30 @@ impl Sharded {
 
     fn each(&mut self, work: impl Fn(&mut Merge)) {
         self.shards.iter_mut().for_each(work);
+    }
+
+    /// Copy the inserts that the shards have noted, in the order of the batch: those that follow each other at once. In
+    /// a batch an insert that is noted is the first element of its key, so what the shards have emitted comes behind it.
+    fn show_noted(&mut self, batch: &View<'_>, start: usize, stop: usize) {
+        for shard in &mut self.shards {
+            let noted = shard.shell.noted.iter_mut().flat_map(|noted| noted.drain(..));
+            noted.for_each(|at| self.assigned[at as usize] = SHOWN);
+        }
+        let mut at = start;
+        for part in self.assigned[start..stop].chunk_by(|&a, &b| (a == SHOWN) == (b == SHOWN)) {
+            if part[0] == SHOWN {
+                copy_inserts(&mut self.out, batch, at..at + part.len());
+            }
+            at += part.len();
+        }
+    }
+
+    /// Append what the shards have emitted.
+    fn collect(&mut self) {
+        for shard in &mut self.shards {
+            let emitted = std::mem::take(&mut shard.shell.out);
+            append_changes(&mut self.out, &emitted.view());
+        }
     }
 
     /// Note the hash of each key from `start` up to `stop`, and with it the shard of each insert and adjust. The

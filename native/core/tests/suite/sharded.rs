@@ -55,6 +55,34 @@ fn shards_emit_what_one_emits_in_another_order() {
 }
 
 #[test]
+fn new_inserts_come_out_in_the_order_of_their_batch_and_before_what_changes_them() {
+    for (kind, shards) in INDEXED
+        .into_iter()
+        .flat_map(|kind| [1, 2, 5].map(|shards| (kind, shards)))
+    {
+        let mut session = Session::of(kind, LAZY, ALL, shards, 2);
+        let insert = |at: i64| a(&at.to_string(), at, 100);
+        let inserts: Vec<_> = (0..40).map(insert).collect();
+        session.deliver(1, &[insert(3), insert(20)]);
+        let mut batch = inserts.clone();
+        batch.extend([m("7", 7, 100, 120), m("9", 9, 100, 9), f(110)]);
+        let emitted = session.deliver(0, &batch);
+        let new: Vec<_> = inserts
+            .into_iter()
+            .filter(|insert| ![3, 20].contains(&insert.vs))
+            .collect();
+        assert_eq!(emitted[..38], new);
+        assert_eq!(
+            emitted[38..].len(),
+            3,
+            "two changes and the stable: {:?}",
+            &emitted[38..]
+        );
+        assert_eq!(session.events().len(), 39);
+    }
+}
+
+#[test]
 fn a_broken_rule_is_found_at_the_same_element() {
     for kind in INDEXED {
         for shards in [1, 3] {
