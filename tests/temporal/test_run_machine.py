@@ -28,6 +28,7 @@ from lmerge.errors import InputViolation
 from lmerge.temporal.changes import Change, Delta, Lifetime
 from lmerge.temporal.open_events import OpenEvents
 from lmerge.temporal.plan.beginnings import FROM_THE_START
+from lmerge.temporal.plan.json_format import plan_from_json, plan_to_json
 from lmerge.temporal.plan.nodes import PlanNode
 from lmerge.temporal.running import MAIN
 from lmerge.temporal.values import Values
@@ -224,6 +225,12 @@ def test_a_run_that_anything_happens_to_is_right() -> None:
 
 def test_a_run_that_anything_happens_to_is_right_by_sql() -> None:
     drive(QueriedMachine, 12)
+
+
+def test_a_snapshot_can_name_the_attached_query_of_each_case() -> None:
+    for case in CASES:
+        outputs = {"attached": CASES[case].node}
+        assert plan_to_json(plan_from_json(plan_to_json(outputs))) == plan_to_json(outputs), case
 
 
 @pytest.mark.long

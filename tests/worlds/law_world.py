@@ -19,7 +19,7 @@ from temporal_world import Item, StreamTable, random_stream
 from lmerge.core.elements import INF
 from lmerge.temporal.changes import NOTHING_CHANGES, Change, Delta, Lifetime
 from lmerge.temporal.entrance import StreamEntrance
-from lmerge.temporal.expressions.functions import FunctionRegistry
+from lmerge.temporal.expressions.functions import scalar_function
 from lmerge.temporal.expressions.surface import col
 from lmerge.temporal.graph import OperatorGraph
 from lmerge.temporal.plan.compiling import CompiledPlan, compile_plan
@@ -36,16 +36,15 @@ THIRDS = source("thirds", {"a": "int", "b": "int"})
 B = LEFTS["b"]
 BY_A = LEFTS.group_by("a")
 BY_K = LEFTS.group_by(k=LEFTS["a"])
-DECLARED: Final = FunctionRegistry()
 
 
-@DECLARED.scalar(["int"], "bool")
+@scalar_function(["int"], "bool", name="law_is_small")
 def is_small(value: int) -> bool:
     """Return whether a value is below 2."""
     return value < 2
 
 
-@DECLARED.scalar(["int"], "int")
+@scalar_function(["int"], "int", name="law_doubled")
 def doubled(value: int) -> int:
     """Return the double of a value."""
     return value * 2
