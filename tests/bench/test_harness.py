@@ -31,6 +31,7 @@ def test_a_cost_is_that_of_rounds_so_a_slow_spell_does_not_count() -> None:
     costs = Measured("cost", percent_less([99.0, 49.5, 98.0], than=[100.0, 50.0, 100.0]), PERCENT)
     assert costs.median == pytest.approx(1)
     assert costs.shown_spread == "from 1.0 to 2.0"
+    assert percent_less([100.0], than=[100.0]) == [0]
     assert percent_more([3.0], than=[2.0]) == pytest.approx([50])
     with pytest.raises(ValueError, match="argument 2"):
         percent_less([1.0], than=[1.0, 2.0])
