@@ -41,6 +41,20 @@ DEFECTS = (
         "arena::a_full_chunk_is_used_again_first",
     ),
     Defect(
+        "a large chunk waits to be used again",
+        SOURCE + "arena.rs",
+        "(CHUNK_BYTES - SHARED_BYTES_MAX..=CHUNK_BYTES)",
+        "(CHUNK_BYTES - SHARED_BYTES_MAX..)",
+        "arena::a_large_payload_has_a_chunk_of_its_own_that_goes_with_it",
+    ),
+    Defect(
+        "the end of a chunk stays with it",
+        SOURCE + "arena.rs",
+        "if UNUSED_PART * (before - chunk.data.len()) > before {",
+        "if 8 * (before - chunk.data.len()) > before {",
+        "arena::long_payloads_leave_little_of_their_chunks_unused",
+    ),
+    Defect(
         "a node that is removed stays in use",
         SOURCE + "nodes.rs",
         "(std::mem::replace(&mut node.place, Place::NONE), page.slice)",
@@ -53,6 +67,20 @@ DEFECTS = (
         "        self.spare.truncate(SPARE_PAGES + used / SPARE_PART);\n",
         "        let _ = (used, SPARE_PAGES, SPARE_PART);\n",
         "nodes::pages_without_nodes_go_back_but_for_few",
+    ),
+    Defect(
+        "the list of pages doubles",
+        SOURCE + "nodes.rs",
+        "self.pages.reserve_exact(MORE_PAGES.max(self.pages.len() / MORE_PART));",
+        "self.pages.reserve(MORE_PAGES.max(self.pages.len() / MORE_PART));",
+        "nodes::the_list_of_pages_grows_by_a_part_of_it",
+    ),
+    Defect(
+        "a wheel makes room for all levels",
+        SOURCE + "wheel.rs",
+        "let slots = (slot / SLOTS + 1) * SLOTS;",
+        "let slots = slot.max(LEVELS * SLOTS);",
+        "wheel::only_levels_in_use_take_memory",
     ),
     Defect(
         "a slice begins at the largest vs of the one before",

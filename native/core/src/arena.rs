@@ -37,8 +37,8 @@ const INLINE_BYTES_MAX: usize = 32;
 const CLOSED_CHUNK_BYTES: usize = 4 * 1024;
 /// Full chunks that wait to be used again, at most.
 const SPARE_CHUNKS: usize = 1;
-/// An end of a chunk that is a larger part of it is given back.
-const UNUSED_PART: usize = 32;
+/// An unused end of a chunk that is a larger part of it is given back. Long payloads leave one in every chunk.
+const UNUSED_PART: usize = 256;
 
 /// Chunks that are freed together.
 #[derive(Debug, Default)]
@@ -62,7 +62,7 @@ pub struct Arena {
     chunks: Vec<Chunk>,
     /// Numbers without a chunk.
     unused: Vec<u32>,
-    /// Chunks of full size, empty.
+    /// Chunks of full size, or of a little less after a trim, empty.
     spare: Vec<Vec<u8>>,
     /// Capacity of all chunks, spare ones too.
     held_bytes: usize,
@@ -221,7 +221,8 @@ impl Arena {
 
     fn free(&mut self, number: u32) {
         let mut chunk = std::mem::take(&mut self.chunks[number as usize].data);
-        if chunk.capacity() == CHUNK_BYTES && self.spare.len() < SPARE_CHUNKS {
+        let is_full = (CHUNK_BYTES - SHARED_BYTES_MAX..=CHUNK_BYTES).contains(&chunk.capacity());
+        if is_full && self.spare.len() < SPARE_CHUNKS {
             chunk.clear();
             self.spare.push(chunk);
         } else {

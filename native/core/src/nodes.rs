@@ -71,7 +71,11 @@ const PAGE_BITS: u32 = 5;
 pub const PAGE: usize = 1 << PAGE_BITS;
 /// Empty pages that wait to be used again, at most, beside a share of those in use.
 const SPARE_PAGES: usize = 4;
-const SPARE_PART: usize = 32;
+const SPARE_PART: usize = 128;
+/// The list of pages grows by at least such a number, and by this part of it: one that doubles would hold twice what it
+/// needs.
+const MORE_PAGES: usize = 16;
+const MORE_PART: usize = 16;
 
 #[derive(Debug, Default)]
 struct Page {
@@ -195,6 +199,9 @@ impl Nodes {
             self.pages.len() < (1 << (32 - PAGE_BITS)) - 1,
             "more than 4 billion live events"
         );
+        if self.pages.len() == self.pages.capacity() {
+            self.pages.reserve_exact(MORE_PAGES.max(self.pages.len() / MORE_PART));
+        }
         self.pages.push(page);
         (self.pages.len() - 1) as u32
     }

@@ -22,7 +22,7 @@ const NEAR_LEVELS: usize = 4;
 const BLOCK: usize = 15;
 /// Blocks are allocated in at least such numbers, and in this part of those there are. A list that doubles would hold
 /// twice what it needs.
-const MORE_BLOCKS: usize = 64;
+const MORE_BLOCKS: usize = 32;
 const MORE_PART: usize = 16;
 /// A buffer of more entries is not kept.
 const DEALT_KEPT: usize = 1024;
@@ -49,7 +49,10 @@ struct Entry {
 #[derive(Debug)]
 pub struct Wheel {
     now: i64,
-    heads: Box<[u32]>,
+    /// The first block of each slot, by level. Levels above the highest that was used are left out.
+    heads: Vec<u32>,
+    /// The first block of the due times of the other sign.
+    other: u32,
     /// A bit for each slot that is not empty.
     occupied: [[u64; SLOTS / 64]; LEVELS],
     blocks: Vec<Block>,
@@ -65,7 +68,8 @@ impl Wheel {
     pub fn new(now: i64) -> Wheel {
         Wheel {
             now,
-            heads: vec![NIL; OTHER_SIGN + 1].into_boxed_slice(),
+            heads: Vec::new(),
+            other: NIL,
             occupied: [[0; SLOTS / 64]; LEVELS],
             blocks: Vec::new(),
             unused: NIL,
@@ -140,8 +144,8 @@ impl Wheel {
     /// Every node that is entered, ascending, for checks.
     pub fn entries(&self, nodes: &Nodes) -> Vec<u32> {
         let mut ids = Vec::new();
-        for (slot, &head) in self.heads.iter().enumerate() {
-            let mut at = head;
+        for slot in 0..=OTHER_SIGN {
+            let mut at = self.head(slot);
             while at != NIL {
                 let block = self.block(at);
                 for entry in &block.entries[..block.len as usize] {
@@ -160,7 +164,7 @@ impl Wheel {
 
     pub fn held_bytes(&self) -> usize {
         let blocks = self.blocks.capacity() * size_of::<Block>() + self.dealt.capacity() * size_of::<Entry>();
-        blocks + self.heads.len() * size_of::<u32>() + size_of::<Wheel>()
+        blocks + self.heads.capacity() * size_of::<u32>() + size_of::<Wheel>()
     }
 
     #[inline]
@@ -182,7 +186,7 @@ impl Wheel {
         let slot = self.slot(due);
         let entry = Entry { id, low: due as u32 };
         self.count += 1;
-        let head = self.heads[slot];
+        let head = *self.head_mut(slot);
         if head != NIL {
             let block = self.block_mut(head);
             let len = block.len as usize;
@@ -199,24 +203,52 @@ impl Wheel {
         let block = Block {
             entries: [entry; BLOCK],
             len: 1,
-            next: self.heads[slot],
+            next: self.head(slot),
         };
         if self.unused == NIL {
             if self.blocks.len() == self.blocks.capacity() {
                 self.blocks
                     .reserve_exact(MORE_BLOCKS.max(self.blocks.len() / MORE_PART));
             }
-            self.heads[slot] = self.blocks.len() as u32;
+            *self.head_mut(slot) = self.blocks.len() as u32;
             self.blocks.push(block);
         } else {
-            self.heads[slot] = self.unused;
-            let unused = &mut self.blocks[self.unused as usize];
-            self.unused = unused.next;
-            *unused = block;
+            let at = self.unused;
+            self.unused = std::mem::replace(self.block_mut(at), block).next;
+            *self.head_mut(slot) = at;
         }
         if slot < OTHER_SIGN {
             self.occupied[slot / SLOTS][slot % SLOTS / 64] |= 1 << (slot % 64);
         }
+    }
+
+    /// The first block of a slot, or NIL.
+    #[inline]
+    fn head(&self, slot: usize) -> u32 {
+        let head = if slot == OTHER_SIGN {
+            Some(&self.other)
+        } else {
+            self.heads.get(slot)
+        };
+        head.copied().unwrap_or(NIL)
+    }
+
+    #[inline]
+    fn head_mut(&mut self, slot: usize) -> &mut u32 {
+        if slot == OTHER_SIGN {
+            return &mut self.other;
+        }
+        if slot >= self.heads.len() {
+            self.add_levels(slot);
+        }
+        &mut self.heads[slot]
+    }
+
+    #[cold]
+    fn add_levels(&mut self, slot: usize) {
+        let slots = (slot / SLOTS + 1) * SLOTS;
+        self.heads.reserve_exact(slots - self.heads.len());
+        self.heads.resize(slots, NIL);
     }
 
     #[inline]
@@ -236,7 +268,11 @@ impl Wheel {
     }
 
     fn empty(&mut self, slot: usize, mut each: impl FnMut(Entry)) {
-        let mut at = std::mem::replace(&mut self.heads[slot], NIL);
+        let mut at = self.head(slot);
+        if at == NIL {
+            return;
+        }
+        *self.head_mut(slot) = NIL;
         while at != NIL {
             let unused = self.unused;
             let block = self.block_mut(at);

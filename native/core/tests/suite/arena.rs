@@ -167,3 +167,32 @@ fn an_arena_of_one_payload_takes_little() {
     arena.add(&mut list, &[1; 10]);
     assert!(arena.held_bytes() < 2048, "many merges are small");
 }
+
+#[test]
+fn long_payloads_leave_little_of_their_chunks_unused() {
+    const SIZE: usize = 1_000; // a full chunk has half a payload's room left
+    let mut arena = Arena::default();
+    let mut kept = arena.list();
+    let life = |arena: &mut Arena, list: &mut ChunkList| -> Vec<Place> {
+        (0..10_000).map(|_| arena.add(list, &[1; SIZE])).collect()
+    };
+    life(&mut arena, &mut kept);
+    arena.finish(&mut kept);
+    let per_payload = arena.held_bytes() / 10_000;
+    assert!(per_payload < SIZE + 4, "{per_payload} bytes for a payload of {SIZE}");
+    // Such chunks wait to be used again like others.
+    let before = arena.held_bytes();
+    let mut list = arena.list();
+    let places = life(&mut arena, &mut list);
+    places.into_iter().for_each(|place| {
+        arena.remove(place);
+    });
+    arena.release(list);
+    assert!(arena.held_bytes() > before + 60_000, "a chunk waits");
+    let mut again = arena.list();
+    for _ in 0..3 * CHUNK_BYTES / SIZE {
+        let place = arena.add(&mut again, &[2; SIZE]);
+        assert_eq!(arena.get(place), [2; SIZE]);
+    }
+    arena.check();
+}

@@ -110,3 +110,15 @@ fn coming_and_going_makes_no_page_each_time() {
         assert_eq!(nodes.new_page(SLICE), page);
     }
 }
+
+#[test]
+fn the_list_of_pages_grows_by_a_part_of_it() {
+    for pages in [70, 260, 1_030] {
+        let (nodes, _) = full(pages);
+        let beside = nodes.held_bytes() - pages * page_bytes();
+        assert!(
+            beside <= (pages + 16 + pages / 8) * 24,
+            "{beside} bytes for the list of {pages}"
+        );
+    }
+}

@@ -229,3 +229,26 @@ fn what_is_taken_out_leaves_nothing_behind() {
     twin.check();
     assert_eq!(twin.pop_below(10), 42);
 }
+
+#[test]
+fn only_levels_in_use_take_memory() {
+    let twin = Twin::new(0);
+    assert!(
+        twin.wheel.held_bytes() < 600,
+        "{} bytes for nothing",
+        twin.wheel.held_bytes()
+    );
+    let with = |now, due| {
+        let mut twin = Twin::new(now);
+        twin.add(due);
+        twin.check();
+        (twin.wheel.held_bytes(), twin)
+    };
+    let ((near, _), (far, mut twin)) = (with(0, 200), with(0, 1 << 60));
+    assert!(near + 6_000 < far, "{near} bytes for one level, {far} for all");
+    twin.add(200);
+    assert_eq!(twin.pop_below(201), 1);
+    twin.check();
+    // Due times of the other sign have a place beside the levels.
+    assert!(with(-1, 1 << 60).0 + 1_000 < with(-1, -1).0);
+}
