@@ -219,7 +219,7 @@ DEFECTS = (
         "a node due in its own slot is visited again and again",
         SOURCE + "wheel.rs",
         "            if due < t {\n",
-        "            if due <= t || own < OTHER_SIGN {\n",
+        "            if due <= t || own > OTHER_SIGN {\n",
         "wheel::a_random_life_gives_exactly_what_is_due",
     ),
     Defect(

@@ -78,8 +78,8 @@ DEFECTS = (
     Defect(
         "a wheel makes room for all levels",
         SOURCE + "wheel.rs",
-        "let slots = (slot / SLOTS + 1) * SLOTS;",
-        "let slots = slot.max(LEVELS * SLOTS);",
+        "let slots = 1 + slot.div_ceil(SLOTS) * SLOTS;",
+        "let slots = 1 + LEVELS * SLOTS + 0 * slot;",
         "wheel::only_levels_in_use_take_memory",
     ),
     Defect(

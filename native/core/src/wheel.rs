@@ -14,8 +14,8 @@ use crate::nodes::{NIL, Nodes};
 
 const LEVELS: usize = 8;
 const SLOTS: usize = 256;
-/// Due times of the other sign than `now`: they differ from it in the sign bit, above all bytes.
-const OTHER_SIGN: usize = LEVELS * SLOTS;
+/// The first slot: due times of the other sign than `now`. They differ from it in the sign bit, above all bytes.
+const OTHER_SIGN: usize = 0;
 /// Levels whose due times differ from `now` in the lower half only.
 const NEAR_LEVELS: usize = 4;
 
@@ -51,8 +51,6 @@ pub struct Wheel {
     now: i64,
     /// The first block of each slot, by level. Levels above the highest that was used are left out.
     heads: Vec<u32>,
-    /// The first block of the due times of the other sign.
-    other: u32,
     /// A bit for each slot that is not empty.
     occupied: [[u64; SLOTS / 64]; LEVELS],
     blocks: Vec<Block>,
@@ -69,7 +67,6 @@ impl Wheel {
         Wheel {
             now,
             heads: Vec::new(),
-            other: NIL,
             occupied: [[0; SLOTS / 64]; LEVELS],
             blocks: Vec::new(),
             unused: NIL,
@@ -97,15 +94,15 @@ impl Wheel {
         } else {
             let top = level(difference);
             for slot in byte(now, top)..byte(t, top) {
-                self.take(nodes, top * SLOTS + slot, popped);
+                self.take(nodes, slot_at(top, slot), popped);
             }
-            (top, top * SLOTS + byte(t, top))
+            (top, slot_at(top, byte(t, top)))
         };
         for level in 0..turned {
             for word in 0..SLOTS / 64 {
                 while self.occupied[level][word] != 0 {
                     let bit = self.occupied[level][word].trailing_zeros() as usize;
-                    self.take(nodes, level * SLOTS + word * 64 + bit, popped);
+                    self.take(nodes, slot_at(level, word * 64 + bit), popped);
                 }
             }
         }
@@ -113,7 +110,7 @@ impl Wheel {
         self.empty(own, |entry| dealt.push(entry));
         let high = t & !i64::from(u32::MAX);
         for Entry { id, low } in dealt.drain(..) {
-            let due = if own / SLOTS < NEAR_LEVELS {
+            let due = if turned < NEAR_LEVELS {
                 high | i64::from(low)
             } else {
                 nodes.due(id)
@@ -144,8 +141,8 @@ impl Wheel {
     /// Every node that is entered, ascending, for checks.
     pub fn entries(&self, nodes: &Nodes) -> Vec<u32> {
         let mut ids = Vec::new();
-        for slot in 0..=OTHER_SIGN {
-            let mut at = self.head(slot);
+        for (slot, &head) in self.heads.iter().enumerate() {
+            let mut at = head;
             while at != NIL {
                 let block = self.block(at);
                 for entry in &block.entries[..block.len as usize] {
@@ -174,7 +171,7 @@ impl Wheel {
             return OTHER_SIGN;
         }
         let level = level(difference);
-        level * SLOTS + byte(due, level)
+        slot_at(level, byte(due, level))
     }
 
     /// Enter a node that is due at `due`, which is not before `now`. One that is never due is not entered.
@@ -186,7 +183,7 @@ impl Wheel {
         let slot = self.slot(due);
         let entry = Entry { id, low: due as u32 };
         self.count += 1;
-        let head = *self.head_mut(slot);
+        let head = self.heads.get(slot).copied().unwrap_or(NIL);
         if head != NIL {
             let block = self.block_mut(head);
             let len = block.len as usize;
@@ -200,53 +197,36 @@ impl Wheel {
     }
 
     fn push_block(&mut self, slot: usize, entry: Entry) {
+        if slot >= self.heads.len() {
+            self.add_levels(slot);
+        }
         let block = Block {
             entries: [entry; BLOCK],
             len: 1,
-            next: self.head(slot),
+            next: self.heads[slot],
         };
         if self.unused == NIL {
             if self.blocks.len() == self.blocks.capacity() {
                 self.blocks
                     .reserve_exact(MORE_BLOCKS.max(self.blocks.len() / MORE_PART));
             }
-            *self.head_mut(slot) = self.blocks.len() as u32;
+            self.heads[slot] = self.blocks.len() as u32;
             self.blocks.push(block);
         } else {
-            let at = self.unused;
-            self.unused = std::mem::replace(self.block_mut(at), block).next;
-            *self.head_mut(slot) = at;
+            self.heads[slot] = self.unused;
+            let unused = &mut self.blocks[self.unused as usize];
+            self.unused = unused.next;
+            *unused = block;
         }
-        if slot < OTHER_SIGN {
-            self.occupied[slot / SLOTS][slot % SLOTS / 64] |= 1 << (slot % 64);
+        if slot != OTHER_SIGN {
+            let at = slot - 1;
+            self.occupied[at / SLOTS][at % SLOTS / 64] |= 1 << (at % 64);
         }
     }
 
-    /// The first block of a slot, or NIL.
-    #[inline]
-    fn head(&self, slot: usize) -> u32 {
-        let head = if slot == OTHER_SIGN {
-            Some(&self.other)
-        } else {
-            self.heads.get(slot)
-        };
-        head.copied().unwrap_or(NIL)
-    }
-
-    #[inline]
-    fn head_mut(&mut self, slot: usize) -> &mut u32 {
-        if slot == OTHER_SIGN {
-            return &mut self.other;
-        }
-        if slot >= self.heads.len() {
-            self.add_levels(slot);
-        }
-        &mut self.heads[slot]
-    }
-
-    #[cold]
+    /// Make room for the levels up to that of a slot.
     fn add_levels(&mut self, slot: usize) {
-        let slots = (slot / SLOTS + 1) * SLOTS;
+        let slots = 1 + slot.div_ceil(SLOTS) * SLOTS;
         self.heads.reserve_exact(slots - self.heads.len());
         self.heads.resize(slots, NIL);
     }
@@ -268,11 +248,10 @@ impl Wheel {
     }
 
     fn empty(&mut self, slot: usize, mut each: impl FnMut(Entry)) {
-        let mut at = self.head(slot);
-        if at == NIL {
+        let Some(head) = self.heads.get_mut(slot) else {
             return;
-        }
-        *self.head_mut(slot) = NIL;
+        };
+        let mut at = std::mem::replace(head, NIL);
         while at != NIL {
             let unused = self.unused;
             let block = self.block_mut(at);
@@ -285,8 +264,9 @@ impl Wheel {
             self.unused = at;
             at = next;
         }
-        if slot < OTHER_SIGN {
-            self.occupied[slot / SLOTS][slot % SLOTS / 64] &= !(1 << (slot % 64));
+        if slot != OTHER_SIGN {
+            let at = slot - 1;
+            self.occupied[at / SLOTS][at % SLOTS / 64] &= !(1 << (at % 64));
         }
     }
 }
@@ -304,6 +284,12 @@ fn pop(nodes: &mut Nodes, id: u32, t: i64, popped: &mut Vec<u32>) {
         nodes.get_mut(id).due = INF;
         popped.push(id);
     }
+}
+
+/// The slot of a byte on a level.
+#[inline]
+fn slot_at(level: usize, byte: usize) -> usize {
+    1 + level * SLOTS + byte
 }
 
 /// The highest byte in which two times of one sign differ.
