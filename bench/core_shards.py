@@ -1,7 +1,8 @@
 """Is one merge faster on several threads, and do merges of one server run in parallel?
 
 Native R3, 3 inputs, 20 % disorder, 1 % stables, 100,000 live events, 16 and 1,000-byte payloads. One merge with 1, 2
-and 4 shards; then two merges in two threads compared with one. Wall time, because the use of cores is measured.
+and 4 shards, and two merges in two threads, in turns. Wall time, because the use of cores is measured. The factors are
+medians of those of each turn; that of two merges, which share nothing, is what the machine's cores give.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from statistics import median
 
 from bench.core_r3 import PROPERTIES, arrivals
 from bench.harness import Panel, begin, bench_parser, plot, timed
@@ -19,7 +21,9 @@ from lmerge.core.merge_config import MergeConfig
 from lmerge.testing.streams.large_inputs import LARGE, LargeInputs
 
 EVENTS = {16: 400_000, 1_000: 60_000}
-REPEATS = 5
+REPEATS = 9
+SHARDS = (1, 2, 4)
+TWO_MERGES = "2 merges in 2 threads"
 Arrivals = list[tuple[str, AnyBatch]]
 
 
@@ -29,6 +33,10 @@ def merged(order: Arrivals, shards: int = 1) -> None:
         merge.attach(name, PROPERTIES["r3"])
     for name, batch in order:
         assert not merge.apply(name, batch).detached
+
+
+def named(shards: int) -> str:
+    return f"{shards} shards" if shards > 1 else "1 shard"
 
 
 def both(pool: ThreadPoolExecutor, order: Arrivals) -> None:
@@ -48,17 +56,21 @@ def main() -> None:
         )
         order: Arrivals = [(name, columns_of(name, batch)) for name, batch in arrivals(spec.batches())]
         count = sum(batch.count for _, batch in order)
-        rows = {}
-        for shards in (1, 2, 4):
-            rates = [count / timed(partial(merged, order, shards)) for _ in range(repeats)]
-            rows[shards] = row = report.add(f"{payload_bytes}-byte payloads, {shards} shards", rates, "elements/s")
-            panel.add(f"{payload_bytes}-byte payloads", shards, row)
-            report.note(f"{payload_bytes}-byte payloads, {shards} shards / 1 shard = {row.median / rows[1].median:.2f}")
+        # In turns, because the cores that the machine gives change with time.
+        rates: dict[str, list[float]] = {}
         with ThreadPoolExecutor(2) as pool:
-            rates = [2 * count / timed(partial(both, pool, order)) for _ in range(repeats)]
-        row = report.add(f"{payload_bytes}-byte payloads, 2 merges in 2 threads", rates, "elements/s")
-        factor = row.median / rows[1].median
-        report.note(f"{payload_bytes}-byte payloads, 2 merges in 2 threads / 1 merge = {factor:.2f}")
+            for _ in range(repeats):
+                for shards in SHARDS:
+                    rates.setdefault(named(shards), []).append(count / timed(partial(merged, order, shards)))
+                rates.setdefault(TWO_MERGES, []).append(2 * count / timed(partial(both, pool, order)))
+        for name, values in rates.items():
+            row = report.add(f"{payload_bytes}-byte payloads, {name}", values, "elements/s")
+            factor = median(value / one for value, one in zip(values, rates[named(1)], strict=True))
+            if name != named(1):
+                other = "1 merge" if name == TWO_MERGES else "1 shard"
+                report.note(f"{payload_bytes}-byte payloads, {name} / {other} = {factor:.2f}")
+            if name != TWO_MERGES:
+                panel.add(f"{payload_bytes}-byte payloads", int(name.split()[0]), row)
     if not quick:
         report.save("core_shards")
         plot("core_shards", "More than one core: native R3, 3 inputs", [panel], columns=1)
