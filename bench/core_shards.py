@@ -47,7 +47,7 @@ def main() -> None:
     quick = bench_parser(__doc__, "core_shards", "a tenth of the events, once").parse_args().quick
     repeats = 1 if quick else REPEATS
     report = begin((__doc__ or "").splitlines()[0])
-    panel = Panel("one merge, in shards", "shards", "elements/s")
+    panel = Panel("one merge in shards; two merges", "shards, merges", "elements/s")
     for payload_bytes, events in EVENTS.items():
         spec = LargeInputs(
             replace(LARGE, events=events // 10 if quick else events, alive=100_000 if payload_bytes == 16 else 20_000),
@@ -69,8 +69,8 @@ def main() -> None:
             if name != named(1):
                 other = "1 merge" if name == TWO_MERGES else "1 shard"
                 report.note(f"{payload_bytes}-byte payloads, {name} / {other} = {factor:.2f}")
-            if name != TWO_MERGES:
-                panel.add(f"{payload_bytes}-byte payloads", int(name.split()[0]), row)
+            line = f"{payload_bytes:,}-byte payloads" + (", two merges" if name == TWO_MERGES else "")
+            panel.add(line, 2 if name == TWO_MERGES else int(name.split()[0]), row)
     if not quick:
         report.save("core_shards")
         plot("core_shards", "More than one core: native R3, 3 inputs", [panel], columns=1)

@@ -12,6 +12,7 @@ def test_a_thing_has_one_colour_in_all_plots() -> None:
     memory = looks_of(["r3", "r3, Python", "r4", "hash table"])
     assert throughput["r3"][0] == memory["r3"][0] == memory["r3, Python"][0] == COLORS["r3"]
     assert throughput["r3-"][0] == COLORS["r3-"]
+    assert looks_of(["cleanse + r1"])["cleanse + r1"][0] == COLORS["cleanse"]
     assert looks_of(["nothing (control)", "server killed"])["nothing (control)"][0] == COLORS["nothing"]
 
 
