@@ -23,7 +23,6 @@ from lmerge.testing.streams.large_inputs import LARGE, LargeInputs
 EVENTS = {16: 400_000, 1_000: 60_000}
 REPEATS = 9
 SHARDS = (1, 2, 4)
-TWO_MERGES = "2 merges in 2 threads"
 Arrivals = list[tuple[str, AnyBatch]]
 
 
@@ -35,12 +34,12 @@ def merged(order: Arrivals, shards: int = 1) -> None:
         assert not merge.apply(name, batch).detached
 
 
-def named(shards: int) -> str:
-    return f"{shards} shards" if shards > 1 else "1 shard"
-
-
 def both(pool: ThreadPoolExecutor, order: Arrivals) -> None:
     list(pool.map(merged, [order, order]))
+
+
+def factor(rates: list[float], of_one: list[float]) -> float:
+    return median(rate / one for rate, one in zip(rates, of_one, strict=True))
 
 
 def main() -> None:
@@ -56,21 +55,23 @@ def main() -> None:
         )
         order: Arrivals = [(name, columns_of(name, batch)) for name, batch in arrivals(spec.batches())]
         count = sum(batch.count for _, batch in order)
-        # In turns, because the cores that the machine gives change with time.
-        rates: dict[str, list[float]] = {}
+        rates: dict[int, list[float]] = {shards: [] for shards in SHARDS}
+        of_two: list[float] = []
         with ThreadPoolExecutor(2) as pool:
+            # In turns, because the cores that the machine gives change with time.
             for _ in range(repeats):
-                for shards in SHARDS:
-                    rates.setdefault(named(shards), []).append(count / timed(partial(merged, order, shards)))
-                rates.setdefault(TWO_MERGES, []).append(2 * count / timed(partial(both, pool, order)))
-        for name, values in rates.items():
-            row = report.add(f"{payload_bytes}-byte payloads, {name}", values, "elements/s")
-            factor = median(value / one for value, one in zip(values, rates[named(1)], strict=True))
-            if name != named(1):
-                other = "1 merge" if name == TWO_MERGES else "1 shard"
-                report.note(f"{payload_bytes}-byte payloads, {name} / {other} = {factor:.2f}")
-            line = f"{payload_bytes:,}-byte payloads" + (", two merges" if name == TWO_MERGES else "")
-            panel.add(line, 2 if name == TWO_MERGES else int(name.split()[0]), row)
+                for shards, values in rates.items():
+                    values.append(count / timed(partial(merged, order, shards)))
+                of_two.append(2 * count / timed(partial(both, pool, order)))
+        payloads = f"{payload_bytes}-byte payloads"
+        for shards, values in rates.items():
+            name = f"{payloads}, {shards} shards" if shards > 1 else f"{payloads}, 1 shard"
+            panel.add(f"{payload_bytes:,}-byte payloads", shards, report.add(name, values, "elements/s"))
+            if shards > 1:
+                report.note(f"{name} / 1 shard = {factor(values, rates[1]):.2f}")
+        name = f"{payloads}, 2 merges in 2 threads"
+        panel.add(f"{payload_bytes:,}-byte payloads, two merges", 2, report.add(name, of_two, "elements/s"))
+        report.note(f"{name} / 1 merge = {factor(of_two, rates[1]):.2f}")
     if not quick:
         report.save("core_shards")
         plot("core_shards", "More than one core: native R3, 3 inputs", [panel], columns=1)

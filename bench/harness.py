@@ -31,7 +31,7 @@ COLORS: Final = {
     "output": "#1f3a93",
     "lmerge": "#1f3a93",
     "merged": "#1f3a93",
-    "cleanse": "#bcbd22",  # before the algorithm that it comes before
+    "cleanse": "#bcbd22",  # above the algorithms: its lines name one too
     "r0": "#9467bd",
     "r1": "#8c564b",
     "r2": "#e377c2",

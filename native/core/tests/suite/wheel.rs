@@ -249,6 +249,6 @@ fn only_levels_in_use_take_memory() {
     twin.add(200);
     assert_eq!(twin.pop_below(201), 1);
     twin.check();
-    // Due times of the other sign have a place beside the levels.
+    // Due times of the other sign have a slot of their own, before those of the levels.
     assert!(with(-1, 1 << 60).0 + 1_000 < with(-1, -1).0);
 }
