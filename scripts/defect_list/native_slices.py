@@ -69,10 +69,10 @@ DEFECTS = (
         "nodes::pages_without_nodes_go_back_but_for_few",
     ),
     Defect(
-        "the list of pages doubles",
-        SOURCE + "nodes.rs",
-        "self.pages.reserve_exact(MORE_PAGES.max(self.pages.len() / MORE_PART));",
-        "self.pages.reserve(MORE_PAGES.max(self.pages.len() / MORE_PART));",
+        "a list doubles",
+        SOURCE + "growth.rs",
+        "list.reserve_exact(least.max(list.len() / PART));",
+        "list.reserve(least.max(list.len() / PART));",
         "nodes::the_list_of_pages_grows_by_a_part_of_it",
     ),
     Defect(

@@ -4,6 +4,8 @@
 //! `slices`). A chunk is freed with its last payload, and its number with its list. A full-sized chunk that is freed is
 //! used again first, while it is in the caches. A large payload has memory of its own.
 
+use crate::growth::make_room;
+
 /// The place of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -37,6 +39,8 @@ const INLINE_BYTES_MAX: usize = 32;
 const CLOSED_CHUNK_BYTES: usize = 4 * 1024;
 /// Full chunks that wait to be used again, at most.
 const SPARE_CHUNKS: usize = 1;
+/// The list of chunks grows by at least such a number.
+const MORE_CHUNKS: usize = 16;
 /// An unused end of a chunk that is a larger part of it is given back. Long payloads leave one in every chunk.
 const UNUSED_PART: usize = 256;
 
@@ -236,9 +240,7 @@ impl Arena {
             self.chunks[number as usize] = chunk;
             return number;
         }
-        if self.chunks.len() == self.chunks.capacity() {
-            self.chunks.reserve_exact(16 + self.chunks.len() / 8); // doubling would hold one or two bytes per payload
-        }
+        make_room(&mut self.chunks, MORE_CHUNKS);
         self.chunks.push(chunk);
         (self.chunks.len() - 1) as u32
     }

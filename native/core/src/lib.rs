@@ -11,6 +11,7 @@
 //! | `algorithm` | what all algorithms share: when a stable point moves the output |
 //! | `insert_only`, `ties`, `r3`, `r4`, `in3t`, `ends`, `switch` | the algorithms, and from one to another |
 //! | `arena`, `nodes`, `slices` | payloads; nodes; both divided by Vs, with tables of keys |
+//! | `growth` | how lists grow |
 //! | `wheel`, `store`, `index`, `run` | due times; all of these together; with the entries of inputs; look-ups |
 //! | `usual` | what R3 and R4 do while inputs agree |
 //! | `following` | which inputs the output follows, by the policy |
@@ -31,6 +32,7 @@ pub mod dues;
 pub mod element;
 pub mod ends;
 pub mod following;
+pub mod growth;
 mod hash;
 pub mod in3t;
 pub mod index;

@@ -7,6 +7,7 @@
 
 use crate::arena::Place;
 use crate::element::{INF, NEG_INF};
+use crate::growth::make_room;
 
 /// No end: of an output or an input that does not have the event. A stored end is larger than its Vs, so it is never
 /// the smallest integer.
@@ -72,10 +73,8 @@ pub const PAGE: usize = 1 << PAGE_BITS;
 /// Empty pages that wait to be used again, at most, beside a share of those in use.
 const SPARE_PAGES: usize = 4;
 const SPARE_PART: usize = 128;
-/// The list of pages grows by at least such a number, and by this part of it: one that doubles would hold twice what it
-/// needs.
+/// The list of pages grows by at least such a number.
 const MORE_PAGES: usize = 16;
-const MORE_PART: usize = 16;
 
 #[derive(Debug, Default)]
 struct Page {
@@ -199,9 +198,7 @@ impl Nodes {
             self.pages.len() < (1 << (32 - PAGE_BITS)) - 1,
             "more than 4 billion live events"
         );
-        if self.pages.len() == self.pages.capacity() {
-            self.pages.reserve_exact(MORE_PAGES.max(self.pages.len() / MORE_PART));
-        }
+        make_room(&mut self.pages, MORE_PAGES);
         self.pages.push(page);
         (self.pages.len() - 1) as u32
     }

@@ -10,6 +10,7 @@
 //! ([`Wheel::tidy`]).
 
 use crate::element::{INF, NEG_INF};
+use crate::growth::make_room;
 use crate::nodes::{NIL, Nodes};
 
 const LEVELS: usize = 8;
@@ -20,10 +21,8 @@ const OTHER_SIGN: usize = 0;
 const NEAR_LEVELS: usize = 4;
 
 const BLOCK: usize = 15;
-/// Blocks are allocated in at least such numbers, and in this part of those there are. A list that doubles would hold
-/// twice what it needs.
+/// The list of blocks grows by at least such a number.
 const MORE_BLOCKS: usize = 32;
-const MORE_PART: usize = 16;
 /// A buffer of more entries is not kept.
 const DEALT_KEPT: usize = 1024;
 /// With fewer entries or blocks, tidying costs more than it saves.
@@ -206,10 +205,7 @@ impl Wheel {
             next: self.heads[slot],
         };
         if self.unused == NIL {
-            if self.blocks.len() == self.blocks.capacity() {
-                self.blocks
-                    .reserve_exact(MORE_BLOCKS.max(self.blocks.len() / MORE_PART));
-            }
+            make_room(&mut self.blocks, MORE_BLOCKS);
             self.heads[slot] = self.blocks.len() as u32;
             self.blocks.push(block);
         } else {
@@ -219,8 +215,8 @@ impl Wheel {
             *unused = block;
         }
         if slot != OTHER_SIGN {
-            let at = slot - 1;
-            self.occupied[at / SLOTS][at % SLOTS / 64] |= 1 << (at % 64);
+            let (word, bit) = self.occupied_bit(slot);
+            *word |= bit;
         }
     }
 
@@ -265,9 +261,16 @@ impl Wheel {
             at = next;
         }
         if slot != OTHER_SIGN {
-            let at = slot - 1;
-            self.occupied[at / SLOTS][at % SLOTS / 64] &= !(1 << (at % 64));
+            let (word, bit) = self.occupied_bit(slot);
+            *word &= !bit;
         }
+    }
+
+    /// The bit of a slot, and what holds it.
+    #[inline]
+    fn occupied_bit(&mut self, slot: usize) -> (&mut u64, u64) {
+        let at = slot - 1;
+        (&mut self.occupied[at / SLOTS][at % SLOTS / 64], 1 << (at % 64))
     }
 }
 

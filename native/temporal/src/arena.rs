@@ -8,6 +8,8 @@
 //! such waste, the sparsest chunks are evacuated ([`Arena::evacuate`]); the owner in the header makes this possible. So
 //! the arena holds at most about twice its live bytes, and the work is O(1) for each byte that is removed.
 
+use lmerge_core::growth::make_room;
+
 /// The place of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -30,6 +32,8 @@ const CHUNK_BYTES: usize = 32 * 1024;
 const FIRST_CHUNK_BYTES: usize = 1024;
 /// Larger payloads get their own chunk.
 const SHARED_BYTES_MAX: usize = CHUNK_BYTES / 4;
+/// The list of chunks grows by at least such a number.
+const MORE_CHUNKS: usize = 16;
 /// Less waste than this is never evacuated.
 const WASTE_BYTES_FREE: usize = 4 * CHUNK_BYTES;
 
@@ -201,9 +205,7 @@ impl Arena {
             self.chunks[at as usize] = chunk;
             return at;
         }
-        if self.chunks.len() == self.chunks.capacity() {
-            self.chunks.reserve_exact(16 + self.chunks.len() / 8); // doubling would hold one or two bytes per payload
-        }
+        make_room(&mut self.chunks, MORE_CHUNKS);
         self.chunks.push(chunk);
         (self.chunks.len() - 1) as u32
     }
