@@ -109,7 +109,7 @@ DEFECTS = (
         "lmerge/service/security/guard.py",
         '        except DecodeError:\n            raise Undecodable(f"{method}',
         '        except KeyError:\n            raise Undecodable(f"{method}',
-        f"{HOSTILE}::test_hostile_clients_harm_only_themselves[0]",
+        f"{HOSTILE}::test_hostile_clients_harm_only_themselves[grpc-0]",
     ),
     Defect(
         "a new connection is closed and not one that waits",

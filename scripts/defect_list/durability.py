@@ -72,14 +72,14 @@ DEFECTS = (
         OUTPUT,
         "        self.flush()\n        self.journal.forget()\n",
         "        self.flush()\n",
-        TOKENS + "::test_a_subscriber_gets_the_time_from_which_a_merge_is_complete[native]",
+        TOKENS + "::test_a_subscriber_gets_the_time_from_which_a_merge_is_complete",
     ),
     Defect(
         "no subscriber gets the error that a merge begins later",
         OUTPUT,
         "        self.then(lambda: self.fanout.finish(error, complete_from))\n",
         "        str(error)\n",
-        TOKENS + "::test_a_subscriber_gets_the_time_from_which_a_merge_is_complete[native]",
+        TOKENS + "::test_a_subscriber_gets_the_time_from_which_a_merge_is_complete",
     ),
     Defect(
         "subscribers of before a gap go on, and get a stable point that goes back",

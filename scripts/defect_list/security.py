@@ -64,7 +64,7 @@ DEFECTS = (
         ACCESS,
         "        if not self.enabled:\n",
         "        if False:\n",
-        f"{DOORS_TEST}::test_a_method_is_open_to_the_right_token_and_to_no_other[ListMerges]",
+        f"{DOORS_TEST}::test_a_method_is_open_to_the_right_token_and_to_no_other[grpc-ListMerges]",
     ),
     Defect(
         "a method without a rule is open",
@@ -156,6 +156,6 @@ DEFECTS = (
         "lmerge/cli/replica.py",
         "    return given + [option for option, is_set in flags.items() if is_set]",
         "    return []",
-        "tests/client/connection/test_security.py::test_a_replica_that_comes_with_lmerge_takes_it_too[options]",
+        "tests/client/connection/test_security.py::test_a_replica_that_comes_with_lmerge_takes_it_too[grpc-options]",
     ),
 )

@@ -9,7 +9,7 @@ SEEDS_120 = f"{RUNS}[120]"
 FAMILIES = "tests/sim/test_families.py::test_nothing_is_lost_or_doubled_or_contradicted"
 WRONG_0 = f"{FAMILIES}[wrong-0]"
 WRONG_10 = f"{FAMILIES}[wrong-10]"
-KEPT_WRONG = f"{RUNS.partition('::')[0]}::test_seeds_that_have_found_something_find_nothing_any_more[wrong-seeds1]"
+KEPT_WRONG = f"{RUNS.partition('::')[0]}::test_seeds_that_have_found_something_find_nothing_any_more[wrong]"
 DOUBT = "tests/sim/test_families.py::test_a_doubt_reaches_to_the_stable_that_the_merge_followed"
 
 DEFECTS = (

@@ -48,7 +48,9 @@ def test_nothing_is_lost_or_doubled_or_contradicted(first: int) -> None:
     assert_good(range(first, first + CHUNK))
 
 
-@pytest.mark.parametrize(("family", "seeds"), [(family, seeds) for family, seeds in kept_seeds().items() if seeds])
+@pytest.mark.parametrize(
+    ("family", "seeds"), [pytest.param(family, seeds, id=family) for family, seeds in kept_seeds().items() if seeds]
+)
 def test_seeds_that_have_found_something_find_nothing_any_more(family: str, seeds: list[int]) -> None:
     assert_good(seeds, family)
 
