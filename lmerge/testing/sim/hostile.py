@@ -134,10 +134,11 @@ class HostileClient(SimulatedMachine):
         """Return one list of elements for each way to break the promises of the case after ``stream``.
 
         The stream is stable at ``stable``. Under R0 to R2 the output shows an insert at once and keeps it. So there
-        only the last element is no part of the reference. ``far``: no stable but the last one is above it. What begins
-        below the output's stable point is late: the merge has no entry of it, and sees no promise broken.
+        only the last element is no part of the reference.
         """
         inserts = [element for element in stream if isinstance(element, Insert)]
+        # No stable but the last one is above it. What begins below the output's stable point is late: the merge has no
+        # entry of it, and sees no promise broken.
         far = INF - 1
         case = self.world.scenario.case
         ways: list[list[Element]] = [[Insert(b"backwards", far, far - 5)]]
